@@ -1,0 +1,64 @@
+"""``python -m harness COMMAND``: every command that is not training.
+
+Each command lives in a module of its own with two functions, ``configure(parser)`` and ``main(args) -> int``;
+the module is imported only when its command is asked for, so that ``--help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.errors import UserError
+
+
+@dataclass(frozen=True)
+class Command:
+    module: str
+    summary: str
+
+
+COMMANDS: dict[str, Command] = {
+    "status": Command("harness.store.status_command", "every run, its state and why it is in that state"),
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m harness",
+        description="Look at runs, evaluate, analyse. Training starts with `python harness/run.py --help`.",
+    )
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        subparsers.add_parser(name, help=command.summary, add_help=False)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; 0 is success, 1 a finding or failed run, 2 a user's mistake, 130 an interrupt."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] not in COMMANDS:
+        _parser().parse_args(arguments)
+        return 2
+    name = arguments[0]
+    command = COMMANDS[name]
+    module = importlib.import_module(command.module)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m harness {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.configure(parser)
+    try:
+        return int(module.main(parser.parse_args(arguments[1:])))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
