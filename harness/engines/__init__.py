@@ -1,0 +1,1 @@
+"""Engines: each trains one run. ``harness.engines.<name>.train(config, run)`` resumes by itself and raises on failure."""

@@ -1,0 +1,1 @@
+"""Engine ``local``: one process, one policy, CPU or one GPU. ``train(config, run)`` trains a run or continues it."""

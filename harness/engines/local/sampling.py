@@ -1,0 +1,155 @@
+"""Sampling groups of responses with a key-value cache.
+
+The prompt is computed once per group. Rows that have ended are dropped from the batch from time to time. A token costs one
+uniform number, turned into a token by the inverse of the cumulative distribution; the numbers of a response are drawn in
+advance, so that neither the other rows nor the dropping decide what a response will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from harness.engines.local.network import Policy, attention
+from harness.engines.local.packing import pack_bodies
+
+COMPACT_EVERY = 4
+COMPACT_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """N = prompts x group size responses, prompt-major. ``tokens`` [N, T] int64, zero after the end; ``log_probabilities``
+    [N, T] of the sampled tokens under softmax(logits / temperature), before top-p; ``lengths`` [N] tokens with EOS."""
+
+    tokens: Tensor
+    log_probabilities: Tensor
+    lengths: Tensor
+
+
+@torch.inference_mode()
+def sample(
+    policy: Policy,
+    prompts: Sequence[Sequence[int]],
+    group_size: int,
+    generator: torch.Generator,
+    *,
+    eos_id: int,
+    max_new_tokens: int,
+    temperature: float,
+    top_p: float,
+) -> Rollout:
+    """Sample ``group_size`` responses to each prompt, each until EOS or ``max_new_tokens``.
+
+    ``generator`` lives on the CPU, so that every device gets the same numbers. ``temperature`` 0 takes the most likely token
+    and reports log-probabilities at temperature 1. ValueError if a sequence would outgrow the policy's positions.
+    """
+    spec = policy.spec
+    longest = max(len(prompt) for prompt in prompts)
+    if longest + max_new_tokens > spec.max_positions:
+        raise ValueError(
+            f"prompt of {longest} tokens and {max_new_tokens} new ones exceed the policy's {spec.max_positions} positions"
+        )
+    rows = len(prompts) * group_size
+    uniform = torch.rand(rows, max_new_tokens, generator=generator).to(policy.device)
+    cache = _Cache(policy, prompts, group_size, max_new_tokens)
+
+    tokens = torch.zeros(rows, max_new_tokens, dtype=torch.long, device=policy.device)
+    log_probabilities = torch.zeros(rows, max_new_tokens, device=policy.device)
+    lengths = torch.full((rows,), max_new_tokens, device=policy.device)
+    alive = torch.arange(rows, device=policy.device)
+    ended = torch.zeros(rows, dtype=torch.bool, device=policy.device)
+    token = cache.last_prompt_tokens
+    for step in range(max_new_tokens):
+        log_softmax = torch.log_softmax(cache.logits(token) / (temperature or 1.0), -1)
+        token = _draw(log_softmax, uniform[alive, step], temperature, top_p)
+        chosen = log_softmax.gather(1, token[:, None])[:, 0]
+        tokens[alive, step] = token.masked_fill(ended, 0)
+        log_probabilities[alive, step] = chosen.masked_fill(ended, 0.0)
+        now = (token == eos_id) & ~ended
+        lengths[alive[now]] = step + 1
+        ended = ended | now
+        share = float(ended.float().mean())
+        if share == 1.0:
+            break
+        if step % COMPACT_EVERY == COMPACT_EVERY - 1 and share > COMPACT_SHARE:
+            keep = (~ended).nonzero()[:, 0]
+            alive, token, ended = alive[keep], token[keep], ended[keep]
+            cache.keep(keep)
+    width = int(lengths.max())
+    return Rollout(tokens[:, :width].clone(), log_probabilities[:, :width].clone(), lengths)
+
+
+def _draw(log_softmax: Tensor, uniform: Tensor, temperature: float, top_p: float) -> Tensor:
+    """One token a row from log-probabilities [R, V] and uniform numbers [R]."""
+    if temperature == 0.0:
+        return log_softmax.argmax(-1)
+    probabilities = log_softmax.exp()
+    if top_p < 1.0:
+        ordered, order = probabilities.sort(-1, descending=True, stable=True)
+        before = ordered.cumsum(-1) - ordered
+        probabilities = torch.zeros_like(probabilities).scatter(
+            1, order, ordered.masked_fill(before >= top_p, 0.0)
+        )
+    cumulative = probabilities.cumsum(-1)
+    total = cumulative[:, -1:]
+    # Below the total even after rounding, so that the drawn token always has positive probability.
+    threshold = torch.minimum(uniform[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(cumulative, threshold, right=True)[:, 0]
+
+
+class _Cache:
+    """Keys and values of the running rows: P prompt columns (padded on the right), then one column a generated token."""
+
+    def __init__(
+        self, policy: Policy, prompts: Sequence[Sequence[int]], group_size: int, max_new_tokens: int
+    ) -> None:
+        spec, device = policy.spec, policy.device
+        self.policy = policy
+        owner = torch.arange(len(prompts), device=device).repeat_interleave(group_size)
+        lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
+        self.position = (lengths - 1)[owner]
+        self.last_prompt_tokens = torch.tensor([prompt[-1] for prompt in prompts], device=device)[owner]
+        bodies = policy.body_states(pack_bodies(prompts, device))
+        self.prompt_width = bodies[0][0].shape[1]
+        columns = self.prompt_width + max_new_tokens
+        shape = (len(owner), columns, spec.kv_heads, spec.head_size)
+        self.keys = [torch.empty(shape, device=device) for _ in range(spec.layers)]
+        self.values = [torch.empty(shape, device=device) for _ in range(spec.layers)]
+        for index, (key, value) in enumerate(bodies):
+            self.keys[index][:, : self.prompt_width] = key[owner]
+            self.values[index][:, : self.prompt_width] = value[owner]
+        hidden_columns = torch.arange(columns, device=device)[None, :] >= (lengths - 1)[owner][:, None]
+        hidden_columns[:, self.prompt_width :] = False
+        self.mask = torch.zeros(len(owner), 1, columns, device=device).masked_fill_(
+            hidden_columns[:, None], float("-inf")
+        )
+        self.filled = self.prompt_width
+
+    def logits(self, token: Tensor) -> Tensor:
+        """Feed one token a row, [R] -> logits [R, V] of the next."""
+        policy, column = self.policy, self.filled
+        self.filled += 1
+        rotation = policy.rotation(self.position)
+        self.position = self.position + 1
+        hidden = policy.embed(token)
+        for index in range(policy.spec.layers):
+            query, key, value = policy.project(index, hidden, *rotation)
+            self.keys[index][:, column] = key
+            self.values[index][:, column] = value
+            attended = attention(
+                query[:, None],
+                self.keys[index][:, : column + 1],
+                self.values[index][:, : column + 1],
+                self.mask[:, :, : column + 1],
+            )
+            hidden = policy.finish(index, hidden, attended[:, 0])
+        return policy.logits(policy.norm(hidden, policy.final_norm))
+
+    def keep(self, rows: Tensor) -> None:
+        self.keys = [keys[rows] for keys in self.keys]
+        self.values = [values[rows] for values in self.values]
+        self.mask, self.position = self.mask[rows], self.position[rows]
