@@ -186,5 +186,11 @@ def config_hash(config: RunConfig) -> str:
 
 def run_id(config: RunConfig) -> str:
     """``<task>-<model>-<method>-g<group size>-s<seed>-<hash>``, also the name of the run's folder."""
-    parts = [config.task.name, config.model.name, config.method.name, f"g{config.group_size}", f"s{config.seed}"]
+    parts = [
+        config.task.name,
+        config.model.name,
+        config.method.name,
+        f"g{config.group_size}",
+        f"s{config.seed}",
+    ]
     return "-".join(part.replace("/", "_") for part in parts) + "-" + config_hash(config)
