@@ -113,9 +113,7 @@ def _store_external(path: Path, store: Any) -> str:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(
-            f"method={path}: cannot read the file ({error.strerror}); give a path that exists"
-        ) from error
+        raise UserError(f"method={path}: cannot read the file ({error.strerror}); give a path that exists") from error
     except yaml.YAMLError as error:
         raise UserError(f"method={path}: no valid YAML ({' '.join(str(error).split())})") from error
     if not isinstance(content, Mapping) or not {"name", "file"} <= set(content):
@@ -198,11 +196,7 @@ def _explain(error: Exception, overrides: list[str]) -> str:
     if key:
         name = key.group(1).rstrip(".")
         close = difflib.get_close_matches(name, _keys(), n=3, cutoff=0.5)
-        hint = (
-            f"did you mean {' or '.join(close)}?"
-            if close
-            else "`python harness/run.py --cfg job` lists all keys"
-        )
+        hint = f"did you mean {' or '.join(close)}?" if close else "`python harness/run.py --cfg job` lists all keys"
         return f"unknown key {name}: {hint}"
     cause = f" ({error.__cause__})" if error.__cause__ is not None else ""
     return " ".join(f"{text}{cause}".split())

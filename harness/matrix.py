@@ -83,6 +83,5 @@ def _matrices(study: str) -> list[Mapping[str, Any]]:
 
 def _values(value: Any) -> list[str]:
     return [
-        item if isinstance(item, str) else json.dumps(item)
-        for item in (value if isinstance(value, list) else [value])
+        item if isinstance(item, str) else json.dumps(item) for item in (value if isinstance(value, list) else [value])
     ]

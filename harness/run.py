@@ -35,9 +35,7 @@ def main() -> int:
 
 
 def _single(config: object) -> None:
-    raise RuntimeError(
-        f"runs start through the sweeper (hydra.mode=MULTIRUN), not one by one: {type(config)}"
-    )
+    raise RuntimeError(f"runs start through the sweeper (hydra.mode=MULTIRUN), not one by one: {type(config)}")
 
 
 if __name__ == "__main__":

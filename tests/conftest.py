@@ -10,9 +10,7 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
-settings.register_profile(
-    "harness", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("harness", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("harness")
 
 
@@ -26,7 +24,5 @@ def reference_material() -> Path:
     """Folder with cases and real data rows (``DARA_SHARED``); tests that need it are skipped where it is absent."""
     folder = Path(os.environ.get("DARA_SHARED", ROOT.parent / "shared"))
     if not (folder / "cases").is_dir():
-        pytest.skip(
-            f"no reference material in {folder}; set DARA_SHARED to a folder that has cases/ and data/"
-        )
+        pytest.skip(f"no reference material in {folder}; set DARA_SHARED to a folder that has cases/ and data/")
     return folder
