@@ -33,7 +33,7 @@ class ChannelConfig:
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """What is rewarded. ``channels`` keeps its order; ``length_limit`` counts words (tool calling) or tokens (maths)."""
+    """What is rewarded. ``channels`` keeps its order; ``normalization`` is the final one, ``token`` or ``response``."""
 
     name: str
     channels: dict[str, ChannelConfig]
@@ -42,7 +42,8 @@ class TaskConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where prompts come from: ``generated`` (pocket) or a data set of ``harness/tasks`` by name."""
+    """Where prompts come from: ``generated`` (pocket) or ``hub``. ``length_limit``: words of thinking (tool calling) or
+    tokens of the response (maths)."""
 
     name: str
     source: str
@@ -70,7 +71,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class PolicyLossConfig:
-    """Clipped objective: ``ratio`` is ``token`` or ``sequence``, ``reduction`` ``token_mean`` or ``constant_length``."""
+    """Clipped objective: ``ratio`` token or sequence; ``reduction`` token_mean, sequence_mean or constant_length."""
 
     name: str
     clip_low: float
