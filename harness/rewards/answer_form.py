@@ -29,7 +29,7 @@ def normal_form(answer: str) -> str:
     answer = answer.replace("\\\\", "\\").replace("tfrac", "frac").replace("dfrac", "frac")
     for piece in _DELETED:
         answer = answer.replace(piece, "")
-    answer = _without_unit(answer).replace("\\%", "")
+    answer = _without_unit(answer).replace("\\\\%", "").replace("\\%", "")
     answer = answer.replace(" .", " 0.").replace("{.", "{0.")
     if not answer:
         return answer
@@ -69,7 +69,7 @@ def _braced_roots(answer: str) -> str:
 
 
 def _braced_fractions(answer: str) -> str:
-    """``\\frac12`` -> ``\\frac{1}{2}``, ``\\frac1{72}`` -> ``\\frac{1}{72}``; one character alone leaves all as it is."""
+    """``\\frac12`` -> ``\\frac{1}{2}``, ``\\frac1{72}`` -> ``\\frac{1}{72}``; a lone character: as it was."""
     first, *rest = answer.split("\\frac")
     pieces = [first]
     for piece in rest:

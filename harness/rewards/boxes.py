@@ -53,12 +53,11 @@ def last_box(text: str) -> Box:
 
 def _closing_brace(text: str, opening: int) -> int | None:
     """Index of the brace that closes the one at ``opening``."""
-    depth, seen = 0, 0
-    for match in _BRACE.finditer(text, opening):
+    depth = 0
+    for seen, match in enumerate(_BRACE.finditer(text, opening)):
         depth += 1 if match.group() == "{" else -1
         if depth == 0:
             return match.start()
-        seen += 1
         if seen == _LOOP_LIMIT:
             return _closing_brace_far(text, opening)
     return None
@@ -67,6 +66,6 @@ def _closing_brace(text: str, opening: int) -> int | None:
 def _closing_brace_far(text: str, opening: int) -> int | None:
     """The same for a text of very many braces, in a few array operations."""
     codes = np.frombuffer(text[opening:].encode("latin-1", "replace"), dtype=np.uint8)
-    steps = (codes == ord("{")).astype(np.int32) - (codes == ord("}"))
-    closed = np.flatnonzero((np.cumsum(steps) == 0))
+    steps = (codes == ord("{")).astype(np.int8) - (codes == ord("}"))
+    closed = np.flatnonzero(np.cumsum(steps, dtype=np.int32) == 0)
     return opening + int(closed[0]) if closed.size else None
