@@ -27,14 +27,14 @@ STUDIES = [
 ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def loader():
     register_methods([])
     with initialize_config_dir(str(CONF), version_base="1.3"):
         yield GlobalHydra.instance().config_loader()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def composer(loader):
     return Composer(loader)
 
@@ -50,7 +50,7 @@ def test_the_default_run_is_a_pocket_run_on_the_local_engine(composer):
     assert config.output.wandb.mode == "disabled"
 
 
-@pytest.mark.parametrize(("scale", "task"), itertools.product(options("scale"), options("task")))
+@pytest.mark.parametrize(("scale", "task"), list(itertools.product(options("scale"), options("task"))))
 def test_each_scale_and_task_binds(composer, scale, task):
     config = composer.compose([f"scale={scale}", f"task={task}"])
     assert config.engine.name == {"pocket": "local", "paper": "verl"}[scale]
