@@ -1,6 +1,8 @@
-"""A policy as an ordinary Hugging Face checkpoint: config.json, generation_config.json, model.safetensors, tokenizer files.
+"""A policy as an ordinary Hugging Face checkpoint: config.json, generation_config.json, model.safetensors, tokenizer
+files.
 
-Written and read with ``safetensors`` and ``json`` alone: importing ``transformers`` would cost a worker several seconds.
+Written and read with ``safetensors`` and ``json`` alone: importing ``transformers`` would cost a worker several
+seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ class SavableTokenizer(Protocol):
 
 
 def save_policy(policy: Policy, tokenizer: SavableTokenizer, folder: Path) -> None:
-    """Write the checkpoint into ``folder`` (made if absent, files replaced). The embedding is stored once (tied head)."""
+    """Write the checkpoint into ``folder`` (made if absent, files replaced). The embedding is stored once (tied
+    head)."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     spec = policy.spec
@@ -81,9 +84,7 @@ def load_policy(folder: Path, device: torch.device | str = "cpu") -> Policy:
         policy.load_state_dict(_from_huggingface(weights, policy.spec), strict=True)
     except (KeyError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(
-            f"{folder / 'model.safetensors'}: weights do not fit config.json ({reason})"
-        ) from error
+        raise UserError(f"{folder / 'model.safetensors'}: weights do not fit config.json ({reason})") from error
     return policy.to(device)
 
 
@@ -98,9 +99,7 @@ def _spec(config: dict[str, Any], folder: Path) -> PolicySpec:
     }
     for key, wrong in unsupported.items():
         if wrong:
-            raise UserError(
-                f"{folder / 'config.json'}: {key}={config.get(key)!r} is not supported by engine=local"
-            )
+            raise UserError(f"{folder / 'config.json'}: {key}={config.get(key)!r} is not supported by engine=local")
     heads = config["num_attention_heads"]
     return PolicySpec(
         vocab_size=config["vocab_size"],
@@ -118,12 +117,10 @@ def _spec(config: dict[str, Any], folder: Path) -> PolicySpec:
 def _to_huggingface(policy: Policy) -> dict[str, Tensor]:
     spec = policy.spec
     sizes = [spec.heads * spec.head_size, spec.kv_heads * spec.head_size, spec.kv_heads * spec.head_size]
-    tensors = {"model.embed_tokens.weight": policy.embedding, "model.norm.weight": policy.final_norm}
+    tensors: dict[str, Tensor] = {"model.embed_tokens.weight": policy.embedding, "model.norm.weight": policy.final_norm}
     for index, layer in enumerate(policy.layers):
         prefix = f"model.layers.{index}."
-        for name, weight, bias in zip(
-            "qkv", layer.qkv.split(sizes), layer.qkv_bias.split(sizes), strict=True
-        ):
+        for name, weight, bias in zip("qkv", layer.qkv.split(sizes), layer.qkv_bias.split(sizes), strict=True):
             tensors[f"{prefix}self_attn.{name}_proj.weight"] = weight
             tensors[f"{prefix}self_attn.{name}_proj.bias"] = bias
         gate, up = layer.gate_up.chunk(2)
@@ -144,9 +141,7 @@ def _from_huggingface(tensors: dict[str, Tensor], spec: PolicySpec) -> dict[str,
         state[target + "qkv"] = torch.cat([tensors[f"{attention}{name}_proj.weight"] for name in "qkv"])
         state[target + "qkv_bias"] = torch.cat([tensors[f"{attention}{name}_proj.bias"] for name in "qkv"])
         state[target + "output"] = tensors[attention + "o_proj.weight"]
-        state[target + "gate_up"] = torch.cat(
-            [tensors[f"{source}mlp.{name}_proj.weight"] for name in ("gate", "up")]
-        )
+        state[target + "gate_up"] = torch.cat([tensors[f"{source}mlp.{name}_proj.weight"] for name in ("gate", "up")])
         state[target + "down"] = tensors[source + "mlp.down_proj.weight"]
         state[target + "attention_norm"] = tensors[source + "input_layernorm.weight"]
         state[target + "mlp_norm"] = tensors[source + "post_attention_layernorm.weight"]

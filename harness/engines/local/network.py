@@ -1,8 +1,8 @@
 """The policy: a small Qwen2 (arXiv 2407.10671) in float32 with fused weights and a forward pass of its own.
 
 Same function as ``transformers.Qwen2ForCausalLM`` with tied embeddings, written for many short sequences on one core:
-query, key and value are one matrix, gate and up another; linear layers see real tokens only; the prompt is computed once
-per group (:mod:`harness.engines.local.packing`). Left out: dropout, sliding windows, rope scaling, untied heads.
+query, key and value are one matrix, gate and up another; linear layers see real tokens only; the prompt is computed
+once per group (:mod:`harness.engines.local.packing`). Left out: dropout, sliding windows, rope scaling, untied heads.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Layer(nn.Module):
 
 
 class Policy(nn.Module):
-    """A Qwen2 language model. ``generator`` initialises it (embedding std 0.02, matrices 0.04); None leaves the matrices
-    unset, for :func:`load_policy`."""
+    """A Qwen2 language model. ``generator`` initialises it (embedding std 0.02, matrices 0.04); None leaves the
+    matrices unset, for :func:`load_policy`."""
 
     cosine: Tensor
     sine: Tensor
@@ -105,9 +105,7 @@ class Policy(nn.Module):
     def norm(self, hidden: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(hidden, (self.spec.hidden_size,), weight, NORM_EPS)
 
-    def project(
-        self, index: int, hidden: Tensor, cosine: Tensor, sine: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, index: int, hidden: Tensor, cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rotated queries [M, heads, D], rotated keys and values [M, kv_heads, D] of ``hidden`` [M, hidden_size]."""
         spec, layer = self.spec, self.layers[index]
         mixed = F.linear(self.norm(hidden, layer.attention_norm), layer.qkv, layer.qkv_bias)
@@ -170,7 +168,8 @@ def rotate(states: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-    """Queries [N, Q, heads, D] over keys and values [N, S, kv_heads, D] with an additive mask [N, Q, S] -> [N, Q, heads * D].
+    """Queries [N, Q, heads, D] over keys and values [N, S, kv_heads, D] with an additive mask [N, Q, S] -> [N, Q,
+    heads * D].
 
     With one key-value head, all heads of a row are one matrix product without any transposition."""
     rows, queries, heads, size = query.shape
@@ -183,11 +182,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor
     scores = torch.bmm(folded, keys.transpose(1, 2)).view(rows, kv_heads, queries, per_kv, seen)
     weights = torch.softmax(scores + mask[:, None, :, None, :], -1)
     attended = torch.bmm(weights.view(rows * kv_heads, queries * per_kv, seen), values)
-    return (
-        attended.view(rows, kv_heads, queries, per_kv, size)
-        .transpose(1, 2)
-        .reshape(rows, queries, heads * size)
-    )
+    return attended.view(rows, kv_heads, queries, per_kv, size).transpose(1, 2).reshape(rows, queries, heads * size)
 
 
 def _grid(states: Tensor, stretch: Stretch) -> Tensor:

@@ -1,9 +1,10 @@
-"""Prompts and responses of a batch, laid out for a forward pass without padding and with the prompt computed once per group.
+"""Prompts and responses of a batch, laid out for a forward pass without padding and with the prompt computed once per
+group.
 
-A sequence is cut after the last-but-one prompt token. What comes before, the *body*, is the same for every response of a
-prompt and enters the batch once. What follows, the *stream* of a response, starts with the last prompt token and ends
-before the last response token: each of its tokens predicts exactly one response token, so that no hidden state and no
-logit is computed that the objective does not use.
+A sequence is cut after the last-but-one prompt token. What comes before, the *body*, is the same for every response
+of a prompt and enters the batch once. What follows, the *stream* of a response, starts with the last prompt token and
+ends before the last response token: each of its tokens predicts exactly one response token, so that no hidden state
+and no logit is computed that the objective does not use.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ class PackedBodies:
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """N responses to B prompts. ``prompt_of`` [N] is the body of each response; ``stream_mask`` [N, W, P + W] is added to
-    attention scores (0 or -inf); ``targets`` [M] is the token each stream token predicts and ``response`` [M] the response
-    it belongs to. Stream tokens are ordered by response."""
+    """N responses to B prompts. ``prompt_of`` [N] is the body of each response; ``stream_mask`` [N, W, P + W] is
+    added to attention scores (0 or -inf); ``targets`` [M] is the token each stream token predicts and ``response``
+    [M] the response it belongs to. Stream tokens are ordered by response."""
 
     bodies: PackedBodies
     stream: Stretch
@@ -113,9 +114,7 @@ def pack_bodies(prompts: Sequence[Sequence[int]], device: torch.device | str = "
     return PackedBodies(stretch, _additive(sees, device))
 
 
-def _stretch(
-    tokens: np.ndarray, lengths: np.ndarray, first: np.ndarray, device: torch.device | str
-) -> Stretch:
+def _stretch(tokens: np.ndarray, lengths: np.ndarray, first: np.ndarray, device: torch.device | str) -> Stretch:
     """Rows of ``lengths`` tokens whose first token stands at position ``first`` of its sequence."""
     width = max(int(lengths.max(initial=0)), 1)
     row = np.repeat(np.arange(len(lengths)), lengths)

@@ -1,8 +1,8 @@
 """Sampling groups of responses with a key-value cache.
 
-The prompt is computed once per group. Rows that have ended are dropped from the batch from time to time. A token costs one
-uniform number, turned into a token by the inverse of the cumulative distribution; the numbers of a response are drawn in
-advance, so that neither the other rows nor the dropping decide what a response will be.
+The prompt is computed once per group. Rows that have ended are dropped from the batch from time to time. A token
+costs one uniform number, turned into a token by the inverse of the cumulative distribution; the numbers of a response
+are drawn in advance, so that neither the other rows nor the dropping decide what a response will be.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ COMPACT_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Rollout:
-    """N = prompts x group size responses, prompt-major. ``tokens`` [N, T] int64, zero after the end; ``log_probabilities``
-    [N, T] of the sampled tokens under softmax(logits / temperature), before top-p; ``lengths`` [N] tokens with EOS."""
+    """N = prompts x group size responses, prompt-major. ``tokens`` [N, T] int64, zero after the end;
+    ``log_probabilities`` [N, T] of the sampled tokens under softmax(logits / temperature), before top-p; ``lengths``
+    [N] tokens with EOS."""
 
     tokens: Tensor
     log_probabilities: Tensor
@@ -44,14 +45,16 @@ def sample(
 ) -> Rollout:
     """Sample ``group_size`` responses to each prompt, each until EOS or ``max_new_tokens``.
 
-    ``generator`` lives on the CPU, so that every device gets the same numbers. ``temperature`` 0 takes the most likely token
-    and reports log-probabilities at temperature 1. ValueError if a sequence would outgrow the policy's positions.
+    ``generator`` lives on the CPU, so that every device gets the same numbers. ``temperature`` 0 takes the most
+    likely token and reports log-probabilities at temperature 1. ValueError if a sequence would outgrow the policy's
+    positions.
     """
     spec = policy.spec
     longest = max(len(prompt) for prompt in prompts)
     if longest + max_new_tokens > spec.max_positions:
         raise ValueError(
-            f"prompt of {longest} tokens and {max_new_tokens} new ones exceed the policy's {spec.max_positions} positions"
+            f"prompt of {longest} tokens and {max_new_tokens} new ones exceed the policy's "
+            f"{spec.max_positions} positions"
         )
     rows = len(prompts) * group_size
     uniform = torch.rand(rows, max_new_tokens, generator=generator).to(policy.device)
@@ -89,11 +92,9 @@ def _draw(log_softmax: Tensor, uniform: Tensor, temperature: float, top_p: float
         return log_softmax.argmax(-1)
     probabilities = log_softmax.exp()
     if top_p < 1.0:
-        ordered, order = probabilities.sort(-1, descending=True, stable=True)
+        ordered, order = probabilities.sort(dim=-1, descending=True, stable=True)
         before = ordered.cumsum(-1) - ordered
-        probabilities = torch.zeros_like(probabilities).scatter(
-            1, order, ordered.masked_fill(before >= top_p, 0.0)
-        )
+        probabilities = torch.zeros_like(probabilities).scatter(1, order, ordered.masked_fill(before >= top_p, 0.0))
     cumulative = probabilities.cumsum(-1)
     total = cumulative[:, -1:]
     # Below the total even after rounding, so that the drawn token always has positive probability.
@@ -102,11 +103,10 @@ def _draw(log_softmax: Tensor, uniform: Tensor, temperature: float, top_p: float
 
 
 class _Cache:
-    """Keys and values of the running rows: P prompt columns (padded on the right), then one column a generated token."""
+    """Keys and values of the running rows: P prompt columns (padded on the right), then one column a generated
+    token."""
 
-    def __init__(
-        self, policy: Policy, prompts: Sequence[Sequence[int]], group_size: int, max_new_tokens: int
-    ) -> None:
+    def __init__(self, policy: Policy, prompts: Sequence[Sequence[int]], group_size: int, max_new_tokens: int) -> None:
         spec, device = policy.spec, policy.device
         self.policy = policy
         owner = torch.arange(len(prompts), device=device).repeat_interleave(group_size)

@@ -1,0 +1,80 @@
+"""Checkpoints of a run: policy, optimiser, step. Atomic, the last few kept, no random state (there is none to keep)."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.errors import UserError
+from harness.store.files import explained, make_folder, write_atomically
+
+SCHEMA = 1
+_NAME = re.compile(r"step_(\d{6,})\.pt")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """State after ``step`` steps. ``responses_generated`` counts all steps, filtered responses included."""
+
+    step: int
+    responses_generated: int
+    policy: dict[str, Any]
+    optimizer: dict[str, Any]
+
+
+def save(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
+    """Write a checkpoint durably, then delete all but the newest ``keep``."""
+    content = io.BytesIO()
+    torch.save({"schema": SCHEMA, **vars(checkpoint)}, content)
+    make_folder(folder)
+    write_atomically(folder / f"step_{checkpoint.step:06d}.pt", content.getvalue())
+    for _, path in _stored(folder)[keep:]:
+        path.unlink()
+
+
+def latest(folder: Path, device: torch.device) -> Checkpoint | None:
+    """The newest readable checkpoint, or None if there is none at all. UserError if not one can be read."""
+    stored = _stored(folder)
+    for _, path in stored:
+        try:
+            content = torch.load(path, map_location=device, weights_only=True)
+            if content.pop("schema") != SCHEMA:
+                raise ValueError("written by another version of the harness")
+            return Checkpoint(**content)
+        except Exception as error:
+            _log.warning("%s cannot be read (%s); trying an older checkpoint", path, " ".join(str(error).split()))
+    if stored:
+        raise UserError(f"{folder}: no checkpoint can be read; delete the files to train the run from its start")
+    return None
+
+
+def replace_folder(path: Path, write: Callable[[Path], object]) -> None:
+    """``write(temporary)`` a folder next to ``path``, then put it in the place of ``path``."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    with explained(path):
+        try:
+            write(temporary)
+            shutil.rmtree(path, ignore_errors=True)
+            os.replace(temporary, path)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+def _stored(folder: Path) -> list[tuple[int, Path]]:
+    """Steps and files of the checkpoints, newest first."""
+    if not folder.is_dir():
+        return []
+    matches = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir())
+    return sorted(((int(match.group(1)), path) for match, path in matches if match), reverse=True)
