@@ -84,4 +84,6 @@ def _check_method(run: RunConfig) -> None:
             **parameters,
         )
     except (ValueError, TypeError) as error:
-        raise UserError(f"method={run.method.name} with task={run.task.name}: {' '.join(str(error).split())}") from error
+        raise UserError(
+            f"method={run.method.name} with task={run.task.name}: {' '.join(str(error).split())}"
+        ) from error

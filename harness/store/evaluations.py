@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,11 @@ class Evaluations:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._listeners: list[Callable[[Mapping[str, Any]], None]] = []
+
+    def subscribe(self, listener: Callable[[Mapping[str, Any]], None]) -> None:
+        """Call ``listener`` with the content of each evaluation once it is stored."""
+        self._listeners.append(listener)
 
     def path(self, benchmark: str, step: int) -> Path:
         if not _NAME.fullmatch(benchmark):
@@ -52,6 +57,8 @@ class Evaluations:
             write_atomically(path.with_suffix(".parquet"), buffer.getvalue())
         content = {"schema": SCHEMA, "benchmark": benchmark, "step": int(step), **results}
         write_atomically(path, (dumps(content, indent=1) + "\n").encode())
+        for listener in self._listeners:
+            listener(content)
         return path
 
     def read(self, benchmark: str, step: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from harness.config import RunConfig
 from harness.store import RunStore
-from tests.store.configs import small_config
+from store_configs import small_config
 
 
 @pytest.fixture
