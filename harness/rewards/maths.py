@@ -11,6 +11,8 @@ from harness.rewards.answer_form import NoForm, normal_form
 from harness.rewards.boxes import last_box
 from harness.rewards.numerals import exact_number
 
+MAX_ANSWER_CHARACTERS = 1_000_000
+
 
 def strict(response: str, reference: str) -> float:
     """1.0 when the last box of the response equals the reference in normal form, else 0.0. Never raises on text."""
@@ -19,7 +21,12 @@ def strict(response: str, reference: str) -> float:
 
 
 def same_answer(answer: str, reference: str) -> bool:
-    """Equality of two answers in normal form; as written when either has no normal form."""
+    """Equality of two answers in normal form; as written when either has no normal form.
+
+    False for an answer of more than ``MAX_ANSWER_CHARACTERS``, which bounds the time spent on it.
+    """
+    if len(answer) > MAX_ANSWER_CHARACTERS:
+        return False
     try:
         return normal_form(answer) == normal_form(reference)
     except NoForm:

@@ -3,9 +3,9 @@
 An answer is a sequence of blocks, ``<think>`` first, then ``<tool_call>`` (one JSON object a line, ``name`` and
 ``parameters``) and/or ``<response>``. Training reads the FIRST ``<tool_call>`` block of a response.
 
-Bounds on hostile text: at most ``MAX_CALLS`` lines in the block, ``MAX_DEPTH`` levels of nesting and
-``MAX_INTEGER_DIGITS`` digits in an integer; beyond them the block counts as unparsable. All are far outside
-what a response of a few thousand tokens holds. Everything else is linear in the length of the text.
+Bounds on hostile text: at most ``MAX_BLOCK_CHARACTERS`` characters and ``MAX_CALLS`` lines in the block, ``MAX_DEPTH``
+levels of nesting and ``MAX_INTEGER_DIGITS`` digits in an integer; beyond them the block counts as unparsable. All are
+far outside what a response of a few thousand tokens holds. Everything else is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from harness.rewards.transcript import assistant_text, first_block
 
 CORRECTNESS_LOW = -3.0
 CORRECTNESS_HIGH = 3.0
+MAX_BLOCK_CHARACTERS = 1_000_000
 MAX_CALLS = 4096
 MAX_DEPTH = 200
 MAX_INTEGER_DIGITS = 4300
@@ -182,6 +183,8 @@ def _jaccard(wanted: list[Any], given: list[Any]) -> float:
 def _parse_calls(text: str) -> list[dict[str, Any]]:
     """The calls of the first ``<tool_call>`` block, one JSON object a line, each with a ``name``."""
     block = first_block(text, TOOL_OPEN, TOOL_CLOSE).strip()
+    if len(block) > MAX_BLOCK_CHARACTERS:
+        raise Unparsable(f"more than {MAX_BLOCK_CHARACTERS} characters in the tool_call block")
     if block.count("\n") >= MAX_CALLS:
         raise Unparsable(f"more than {MAX_CALLS} lines in the tool_call block")
     calls = []
