@@ -9,9 +9,8 @@ from typing import Any
 
 from harness.aggregation import aggregate, load_method
 from harness.config import RunConfig
-from harness.errors import UserError, nearest
-
-ENGINES = ("local", "verl")
+from harness.errors import UserError
+from harness.launch.engine_lookup import find_engine
 
 
 def start(
@@ -59,8 +58,7 @@ def check(runs: Sequence[RunConfig]) -> None:
 
 
 def _check_engine(name: str) -> None:
-    if name not in ENGINES:
-        raise UserError(f"engine.name={name} is unknown: {nearest(name, ENGINES)}")
+    find_engine(name)
     if name == "verl" and importlib.util.find_spec("verl") is None:
         raise UserError('engine=verl needs verl, which is not installed: pip install -e ".[verl]"')
 
