@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,3 +24,17 @@ def train(config: RunConfig, run: Run, should_stop: Callable[[], bool] | None = 
     from harness.engines.local.trainer import train as train_run
 
     train_run(config, run, should_stop)
+
+
+def prepare(configs: Sequence[RunConfig]) -> None:
+    """Check every configuration, then build the pocket checkpoints that the runs share, once each.
+
+    Called in a process of its own before the first run starts. Raises :class:`~harness.errors.UserError`.
+    """
+    from harness.engines.local import settings
+    from harness.pocket import pocket_task
+
+    for config in configs:
+        settings.check(config)
+    for config in configs:
+        _ = pocket_task(config).checkpoint

@@ -121,8 +121,9 @@ def _to_huggingface(policy: Policy) -> dict[str, Tensor]:
     for index, layer in enumerate(policy.layers):
         prefix = f"model.layers.{index}."
         for name, weight, bias in zip("qkv", layer.qkv.split(sizes), layer.qkv_bias.split(sizes), strict=True):
-            tensors[f"{prefix}self_attn.{name}_proj.weight"] = weight
-            tensors[f"{prefix}self_attn.{name}_proj.bias"] = bias
+            for kind, tensor in (("weight", weight), ("bias", bias)):
+                rows = tensor if name == "v" else _halves(tensor, spec.head_size)
+                tensors[f"{prefix}self_attn.{name}_proj.{kind}"] = rows
         gate, up = layer.gate_up.chunk(2)
         tensors[f"{prefix}self_attn.o_proj.weight"] = layer.output
         tensors[f"{prefix}mlp.gate_proj.weight"] = gate
@@ -137,12 +138,22 @@ def _from_huggingface(tensors: dict[str, Tensor], spec: PolicySpec) -> dict[str,
     state = {"embedding": tensors["model.embed_tokens.weight"], "final_norm": tensors["model.norm.weight"]}
     for index in range(spec.layers):
         source, target = f"model.layers.{index}.", f"blocks.{index}."
-        attention = source + "self_attn."
-        state[target + "qkv"] = torch.cat([tensors[f"{attention}{name}_proj.weight"] for name in "qkv"])
-        state[target + "qkv_bias"] = torch.cat([tensors[f"{attention}{name}_proj.bias"] for name in "qkv"])
-        state[target + "output"] = tensors[attention + "o_proj.weight"]
+        for kind, name in (("weight", "qkv"), ("bias", "qkv_bias")):
+            query, key, value = (tensors[f"{source}self_attn.{letter}_proj.{kind}"] for letter in "qkv")
+            state[target + name] = torch.cat([_pairs(query, spec.head_size), _pairs(key, spec.head_size), value])
+        state[target + "output"] = tensors[source + "self_attn.o_proj.weight"]
         state[target + "gate_up"] = torch.cat([tensors[f"{source}mlp.{name}_proj.weight"] for name in ("gate", "up")])
         state[target + "down"] = tensors[source + "mlp.down_proj.weight"]
         state[target + "attention_norm"] = tensors[source + "input_layernorm.weight"]
         state[target + "mlp_norm"] = tensors[source + "post_attention_layernorm.weight"]
     return {name: tensor.float() for name, tensor in state.items()}
+
+
+def _pairs(tensor: Tensor, head_size: int) -> Tensor:
+    """Rows of each head from two halves to alternating: what rotary embedding turns together stands together."""
+    return tensor.view(-1, 2, head_size // 2, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape)
+
+
+def _halves(tensor: Tensor, head_size: int) -> Tensor:
+    """The inverse of :func:`_pairs`."""
+    return tensor.view(-1, head_size // 2, 2, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape)

@@ -7,8 +7,8 @@ once per group (:mod:`harness.engines.local.packing`). Left out: dropout, slidin
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +17,6 @@ from torch import Tensor, nn
 from harness.engines.local.packing import PackedBatch, PackedBodies, Stretch
 
 NORM_EPS = 1e-6
-
-# Queries [M, heads, D], keys and values [M, kv_heads, D] of layer i -> attention output [M', heads * D].
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,8 @@ class PolicySpec:
 
 
 class Layer(nn.Module):
-    """Weights of one decoder layer. ``qkv`` rows: queries, keys, values; ``gate_up`` rows: gate, up."""
+    """Weights of one decoder layer. ``qkv`` rows: queries, keys, values; the rows of a query or key head alternate
+    between the halves that rotary embedding pairs. ``gate_up`` rows: gate, up."""
 
     def __init__(self, spec: PolicySpec) -> None:
         super().__init__()
@@ -64,8 +62,7 @@ class Policy(nn.Module):
     """A Qwen2 language model. ``generator`` initialises it (embedding std 0.02, matrices 0.04); None leaves the
     matrices unset, for :func:`load_policy`."""
 
-    cosine: Tensor
-    sine: Tensor
+    rotations: Tensor
 
     def __init__(self, spec: PolicySpec, generator: torch.Generator | None) -> None:
         super().__init__()
@@ -73,10 +70,7 @@ class Policy(nn.Module):
         self.embedding = nn.Parameter(torch.empty(spec.vocab_size, spec.hidden_size))
         self.blocks = nn.ModuleList(Layer(spec) for _ in range(spec.layers))
         self.final_norm = nn.Parameter(torch.ones(spec.hidden_size))
-        frequency = 1.0 / spec.rope_theta ** (torch.arange(0, spec.head_size, 2).float() / spec.head_size)
-        angle = torch.outer(torch.arange(spec.max_positions).float(), frequency)
-        self.register_buffer("cosine", torch.cat([angle.cos(), angle.cos()], -1), persistent=False)
-        self.register_buffer("sine", torch.cat([-angle.sin(), angle.sin()], -1), persistent=False)
+        self.register_buffer("rotations", _rotations(spec), persistent=False)
         if generator is not None:
             self._initialise(generator)
 
@@ -103,55 +97,49 @@ class Policy(nn.Module):
         return F.linear(hidden, self.embedding)
 
     def norm(self, hidden: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(hidden, (self.spec.hidden_size,), weight, NORM_EPS)
+        normed: Tensor = _RMSNorm.apply(hidden, weight)
+        return normed
 
-    def project(self, index: int, hidden: Tensor, cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotated queries [M, heads, D], rotated keys and values [M, kv_heads, D] of ``hidden`` [M, hidden_size]."""
+    def project(self, index: int, hidden: Tensor, rotations: Tensor) -> Tensor:
+        """Rotated queries, rotated keys, then values of ``hidden`` [M, hidden_size]: [M, heads + 2 kv_heads, D]."""
         spec, layer = self.spec, self.layers[index]
         mixed = F.linear(self.norm(hidden, layer.attention_norm), layer.qkv, layer.qkv_bias)
-        mixed = mixed.view(*hidden.shape[:-1], spec.heads + 2 * spec.kv_heads, spec.head_size)
-        rotated = rotate(mixed[..., : spec.heads + spec.kv_heads, :], cosine, sine)
-        return (
-            rotated[..., : spec.heads, :],
-            rotated[..., spec.heads :, :],
-            mixed[..., spec.heads + spec.kv_heads :, :],
-        )
+        paired = torch.view_as_complex(mixed.view(len(hidden), -1, spec.head_size // 2, 2))
+        return torch.view_as_real(paired * rotations).view(len(hidden), -1, spec.head_size)
 
     def finish(self, index: int, hidden: Tensor, attended: Tensor) -> Tensor:
         """Residual, output projection and MLP of one layer."""
         layer = self.layers[index]
         hidden = hidden + F.linear(attended, layer.output)
-        gate, up = F.linear(self.norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, -1)
-        return hidden + F.linear(F.silu(gate) * up, layer.down)
+        inner: Tensor = _GatedSilu.apply(F.linear(self.norm(hidden, layer.mlp_norm), layer.gate_up))
+        return hidden + F.linear(inner, layer.down)
 
-    def rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine and sine [M, 1, D] for positions [M]."""
-        return self.cosine[positions].unsqueeze(-2), self.sine[positions].unsqueeze(-2)
+    def rotations_at(self, positions: Tensor) -> Tensor:
+        """[M, heads + 2 kv_heads, D / 2] complex for positions [M]; values are not turned."""
+        return self.rotations.index_select(0, positions)
 
-    def body_states(self, bodies: PackedBodies) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of the bodies in each layer, padded [B, P, kv_heads, D]. The last layer's queries and MLP are
-        never needed."""
-        stretch, hidden = bodies.stretch, self.embed(bodies.stretch.tokens)
-        rotation = self.rotation(stretch.positions)
+    def body_states(self, bodies: PackedBodies) -> list[Tensor]:
+        """Keys and values of the bodies in each layer, padded [B, P, 2 kv_heads, D]. The last layer's queries and MLP
+        are never needed."""
+        spec, stretch = self.spec, bodies.stretch
+        hidden, rotations = self.embed(stretch.tokens), self.rotations_at(stretch.positions)
         states = []
-        for index in range(self.spec.layers):
-            query, key, value = self.project(index, hidden, *rotation)
-            keys, values = _grid(key, stretch), _grid(value, stretch)
-            states.append((keys, values))
-            if index < self.spec.layers - 1:
-                attended = attention(_grid(query, stretch), keys, values, bodies.mask)
-                hidden = self.finish(index, hidden, _pieces(attended, stretch))
+        for index in range(spec.layers):
+            grid = _grid(self.project(index, hidden, rotations), stretch)
+            query, key_value = grid[:, :, : spec.heads], grid[:, :, spec.heads :]
+            states.append(key_value)
+            if index < spec.layers - 1:
+                hidden = self.finish(index, hidden, _pieces(attention(query, key_value, bodies.mask), stretch))
         return states
 
     def hidden_packed(self, batch: PackedBatch) -> Tensor:
         """Normed hidden state of each stream token, [M, hidden_size]; the hidden states of a body are shared."""
-        stream, hidden = batch.stream, self.embed(batch.stream.tokens)
-        rotation = self.rotation(stream.positions)
-        for index, (body_keys, body_values) in enumerate(self.body_states(batch.bodies)):
-            query, key, value = self.project(index, hidden, *rotation)
-            keys = torch.cat([body_keys.index_select(0, batch.prompt_of), _grid(key, stream)], 1)
-            values = torch.cat([body_values.index_select(0, batch.prompt_of), _grid(value, stream)], 1)
-            attended = attention(_grid(query, stream), keys, values, batch.stream_mask)
+        spec, stream = self.spec, batch.stream
+        hidden, rotations = self.embed(stream.tokens), self.rotations_at(stream.positions)
+        for index, body in enumerate(self.body_states(batch.bodies)):
+            grid = _grid(self.project(index, hidden, rotations), stream)
+            key_value = torch.cat([body.index_select(0, batch.prompt_of), grid[:, :, spec.heads :]], 1)
+            attended = attention(grid[:, :, : spec.heads], key_value, batch.stream_mask)
             hidden = self.finish(index, hidden, _pieces(attended, stream))
         return self.norm(hidden, self.final_norm)
 
@@ -161,28 +149,75 @@ class Policy(nn.Module):
         return torch.log_softmax(logits, -1).gather(1, batch.targets[:, None])[:, 0]
 
 
-def rotate(states: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotary embedding (arXiv 2104.09864, half-split layout) of ``states`` [..., heads, D]."""
-    half = states.shape[-1] // 2
-    return states * cosine + torch.cat([states[..., half:], states[..., :half]], -1) * sine
-
-
-def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-    """Queries [N, Q, heads, D] over keys and values [N, S, kv_heads, D] with an additive mask [N, Q, S] -> [N, Q,
-    heads * D].
+def attention(query: Tensor, key_value: Tensor, mask: Tensor) -> Tensor:
+    """Queries [N, Q, heads, D], keys and values [N, S, 2 kv_heads, D], additive mask [N, Q, S] -> [N, Q, heads * D].
 
     With one key-value head, all heads of a row are one matrix product without any transposition."""
     rows, queries, heads, size = query.shape
-    kv_heads, seen = key.shape[2], key.shape[1]
+    seen, kv_heads = key_value.shape[1], key_value.shape[2] // 2
     per_kv = heads // kv_heads
-    folded = query.view(rows, queries, kv_heads, per_kv, size).transpose(1, 2)
-    folded = folded.reshape(rows * kv_heads, queries * per_kv, size) * size**-0.5
-    keys = key.transpose(1, 2).reshape(rows * kv_heads, seen, size)
-    values = value.transpose(1, 2).reshape(rows * kv_heads, seen, size)
+    folded = (query * size**-0.5).view(rows, queries, kv_heads, per_kv, size).transpose(1, 2)
+    folded = folded.reshape(rows * kv_heads, queries * per_kv, size)
+    keys = key_value[:, :, :kv_heads].transpose(1, 2).reshape(rows * kv_heads, seen, size)
+    values = key_value[:, :, kv_heads:].transpose(1, 2).reshape(rows * kv_heads, seen, size)
     scores = torch.bmm(folded, keys.transpose(1, 2)).view(rows, kv_heads, queries, per_kv, seen)
-    weights = torch.softmax(scores + mask[:, None, :, None, :], -1)
+    weights = torch.softmax(scores.add_(mask[:, None, :, None, :]), -1)
     attended = torch.bmm(weights.view(rows * kv_heads, queries * per_kv, seen), values)
     return attended.view(rows, kv_heads, queries, per_kv, size).transpose(1, 2).reshape(rows, queries, heads * size)
+
+
+def _rotations(spec: PolicySpec) -> Tensor:
+    """Rotary embedding (arXiv 2104.09864) as complex numbers, [max_positions, heads + 2 kv_heads, D / 2]; 1 for
+    values."""
+    frequency = 1.0 / spec.rope_theta ** (torch.arange(0, spec.head_size, 2).float() / spec.head_size)
+    angle = torch.outer(torch.arange(spec.max_positions).float(), frequency)
+    turns = torch.complex(angle.cos(), angle.sin()).unsqueeze(1)
+    still = torch.ones_like(turns).expand(-1, spec.kv_heads, -1)
+    return torch.cat([turns.expand(-1, spec.heads + spec.kv_heads, -1), still], 1)
+
+
+class _RMSNorm(torch.autograd.Function):
+    """x / sqrt(mean(x^2) + eps) * weight over the last axis (arXiv 1910.07467), in fewer passes than autograd's."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor) -> Tensor:
+        norm = torch.linalg.vector_norm(hidden, 2, -1, keepdim=True)
+        inverse = norm.square_().div_(hidden.shape[-1]).add_(NORM_EPS).rsqrt_()
+        unit = hidden * inverse
+        ctx.save_for_backward(unit, inverse, weight)
+        return unit * weight
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        unit, inverse, weight = ctx.saved_tensors
+        (gradient,) = gradients
+        along = gradient * unit
+        of_weight = along.sum(0)
+        share = torch.mv(along, weight).div_(-unit.shape[-1]).unsqueeze(1)
+        return (gradient * weight).addcmul_(unit, share).mul_(inverse), of_weight
+
+
+class _GatedSilu(torch.autograd.Function):
+    """silu(gate) * up (arXiv 2002.05202) of [M, 2 F] -> [M, F]; writes both gradients into one tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, gate_up: Tensor) -> Tensor:
+        gate, up = gate_up.chunk(2, -1)
+        opened = F.silu(gate)
+        ctx.save_for_backward(gate_up, opened)
+        return opened * up
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        gate_up, opened = ctx.saved_tensors
+        (gradient,) = gradients
+        gate, up = gate_up.chunk(2, -1)
+        result = torch.empty_like(gate_up)
+        of_gate, of_up = result.chunk(2, -1)
+        torch.mul(gradient, opened, out=of_up)
+        torch.mul(gradient, up, out=of_gate)
+        torch.ops.aten.silu_backward.grad_input(of_gate, gate, grad_input=of_gate)
+        return result
 
 
 def _grid(states: Tensor, stretch: Stretch) -> Tensor:

@@ -103,53 +103,43 @@ def _draw(log_softmax: Tensor, uniform: Tensor, temperature: float, top_p: float
 
 
 class _Cache:
-    """Keys and values of the running rows: P prompt columns (padded on the right), then one column a generated
-    token."""
+    """Keys and values of the running rows: P prompt columns (padded on the right), then one a generated token."""
 
     def __init__(self, policy: Policy, prompts: Sequence[Sequence[int]], group_size: int, max_new_tokens: int) -> None:
         spec, device = policy.spec, policy.device
         self.policy = policy
         owner = torch.arange(len(prompts), device=device).repeat_interleave(group_size)
-        lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
-        self.position = (lengths - 1)[owner]
+        lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=device)[owner]
         self.last_prompt_tokens = torch.tensor([prompt[-1] for prompt in prompts], device=device)[owner]
+        self.position = lengths
         bodies = policy.body_states(pack_bodies(prompts, device))
-        self.prompt_width = bodies[0][0].shape[1]
-        columns = self.prompt_width + max_new_tokens
-        shape = (len(owner), columns, spec.kv_heads, spec.head_size)
-        self.keys = [torch.empty(shape, device=device) for _ in range(spec.layers)]
-        self.values = [torch.empty(shape, device=device) for _ in range(spec.layers)]
-        for index, (key, value) in enumerate(bodies):
-            self.keys[index][:, : self.prompt_width] = key[owner]
-            self.values[index][:, : self.prompt_width] = value[owner]
-        hidden_columns = torch.arange(columns, device=device)[None, :] >= (lengths - 1)[owner][:, None]
-        hidden_columns[:, self.prompt_width :] = False
-        self.mask = torch.zeros(len(owner), 1, columns, device=device).masked_fill_(
-            hidden_columns[:, None], float("-inf")
-        )
-        self.filled = self.prompt_width
+        width = bodies[0].shape[1]
+        columns = width + max_new_tokens
+        self.states = []
+        for body in bodies:
+            state = torch.zeros(len(owner), columns, 2 * spec.kv_heads, spec.head_size, device=device)
+            state[:, :width] = body[owner]
+            self.states.append(state)
+        padding = torch.arange(columns, device=device)[None, :] >= lengths[:, None]
+        padding[:, width:] = False
+        self.mask = torch.zeros(len(owner), 1, columns, device=device)
+        self.mask.masked_fill_(padding[:, None], float("-inf"))
+        self.filled = width
 
     def logits(self, token: Tensor) -> Tensor:
         """Feed one token a row, [R] -> logits [R, V] of the next."""
-        policy, column = self.policy, self.filled
+        policy, heads, column = self.policy, self.policy.spec.heads, self.filled
         self.filled += 1
-        rotation = policy.rotation(self.position)
+        hidden, rotations = policy.embed(token), policy.rotations_at(self.position)
         self.position = self.position + 1
-        hidden = policy.embed(token)
-        for index in range(policy.spec.layers):
-            query, key, value = policy.project(index, hidden, *rotation)
-            self.keys[index][:, column] = key
-            self.values[index][:, column] = value
-            attended = attention(
-                query[:, None],
-                self.keys[index][:, : column + 1],
-                self.values[index][:, : column + 1],
-                self.mask[:, :, : column + 1],
-            )
+        mask = self.mask[:, :, : self.filled]
+        for index, state in enumerate(self.states):
+            mixed = policy.project(index, hidden, rotations)
+            state[:, column] = mixed[:, heads:]
+            attended = attention(mixed[:, None, :heads], state[:, : self.filled], mask)
             hidden = policy.finish(index, hidden, attended[:, 0])
         return policy.logits(policy.norm(hidden, policy.final_norm))
 
     def keep(self, rows: Tensor) -> None:
-        self.keys = [keys[rows] for keys in self.keys]
-        self.values = [values[rows] for values in self.values]
+        self.states = [state[rows] for state in self.states]
         self.mask, self.position = self.mask[rows], self.position[rows]
