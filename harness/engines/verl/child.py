@@ -1,0 +1,114 @@
+"""The process that runs verl: ``python -m harness.engines.verl.child FOLDER PARENT``; started by the engine alone.
+
+Runs ``verl.trainer.main_ppo`` with the arguments in FOLDER, ends when its parent ends, and leaves in FOLDER, in one
+line, why it failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ARGUMENTS = "arguments.txt"
+ERROR = "error.json"
+STOPPED = 75
+"""Exit code after a stop that was asked for."""
+
+WATCH_SECONDS = 1.0
+LAST_RESORT_SECONDS = 15.0
+
+
+def main(folder: Path, parent: int) -> int:
+    _follow(parent)
+    arguments = (folder / ARGUMENTS).read_text(encoding="utf-8").splitlines()
+    # No output folder of Hydra's.
+    sys.argv = ["main_ppo", *arguments, "hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=none"]
+    try:
+        from harness.engines.verl import plugin
+
+        plugin.ensure_registered()
+        runpy.run_module("verl.trainer.main_ppo", run_name="__main__")
+    except SystemExit as error:
+        return int(error.code or 0) if isinstance(error.code, int | None) else 1
+    except BaseException as error:
+        chain = list(_causes(error))
+        if any(type(item).__name__ == "StopRequestedError" for item in chain):
+            return STOPPED
+        (folder / ERROR).write_text(json.dumps({"cause": explain(chain)}), encoding="utf-8")
+        raise
+    return 0
+
+
+def explain(chain: list[BaseException]) -> str:
+    """One line: what went wrong and what to do, for the errors seen in practice; else the innermost error itself."""
+    text = " ".join(f"{type(item).__name__}: {item}" for item in chain)
+    inner = chain[-1]
+    if "No space left on device" in text or "OutOfDiskError" in text:
+        return "the disk is full; free space (checkpoints and exports of other runs), then start the run again"
+    if "OutOfMemoryError" in text or "CUDA out of memory" in text:
+        return (
+            f"out of memory ({_line(inner)}); lower engine.options.memory_fraction or "
+            "engine.options.tokens_per_gpu, or use more GPUs"
+        )
+    if "Failed to connect to GCS" in text or "GCS" in type(inner).__name__ or "RaySystemError" in text:
+        return f"Ray ended ({_line(inner)}); start the run again, it continues from its last checkpoint"
+    if any(type(item).__name__ in _DEAD for item in chain):
+        return (
+            f"a worker process died ({_line(inner)}); killed, or out of host memory. Start the run again, it continues "
+            "from its last checkpoint"
+        )
+    return _line(inner)
+
+
+_DEAD = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "ActorUnavailableError", "NodeDiedError")
+
+
+def read_error(path: Path) -> str | None:
+    """What a child left as the cause of its failure."""
+    try:
+        return str(json.loads(path.read_bytes())["cause"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what Ray wrapped in it, outermost first."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        inner = getattr(current, "cause", None)
+        current = inner if isinstance(inner, BaseException) else current.__cause__
+
+
+def _line(error: BaseException) -> str:
+    message = " ".join(str(error).split())
+    name = type(error).__name__
+    if name in ("UserError", "NoInformativeGroupError", "FailedGroupsError"):
+        return message[:2000]
+    return f"{name}: {message[:2000]}"
+
+
+def _follow(parent: int) -> None:
+    """End with the parent, however it ends: a run has one owner."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(LAST_RESORT_SECONDS)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

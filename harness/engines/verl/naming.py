@@ -1,0 +1,14 @@
+"""verl's names for what the run store calls something else."""
+
+from __future__ import annotations
+
+STEP_KEYS: dict[str, str] = {
+    "response_length": "response_length",
+    "kl": "actor/reward_kl_penalty",
+    "entropy": "actor/entropy",
+    "grad_norm": "actor/grad_norm",
+    "clip_fraction": "actor/pg_clipfrac",
+    "loss": "actor/pg_loss",
+    "loss_kl": "actor/kl_loss",
+}
+"""Metric of the store -> metric of verl, both of one training step."""

@@ -1,0 +1,141 @@
+"""The checkpoints of a verl run on the disk: which is the last whole one, what is exported, what is dropped.
+
+checkpoints/global_step_<n>/actor/model_world_size_<w>_rank_<r>.pt ...   verl's shards, data.pt, the trainer's state
+checkpoints/latest_checkpointed_iteration.txt                            verl's mark of a whole checkpoint
+checkpoints/exports/<n>/                                                 Hugging Face model of an evaluation step
+checkpoints/huggingface                                                  link to the export of the last step
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from harness.errors import UserError
+
+STEPS_FILE = "verl/steps.jsonl"
+STOP_FILE = "verl/stop"
+MARK = "latest_checkpointed_iteration.txt"
+EXPORTS = "exports"
+FINAL = "huggingface"
+MARGIN = 1.2
+"""Free space asked for before a checkpoint is written, as a multiple of the size of the one before."""
+
+_STEP = re.compile(r"global_step_(\d+)")
+_SHARD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")
+
+
+def latest_step(checkpoints: Path) -> int:
+    """Step of the last whole checkpoint, 0 without one."""
+    try:
+        step = int((checkpoints / MARK).read_text(encoding="ascii").strip())
+    except (OSError, ValueError):
+        return 0
+    return step if (checkpoints / f"global_step_{step}").is_dir() else 0
+
+
+def require_world_size(checkpoints: Path, world_size: int) -> None:
+    """Raise UserError when the last checkpoint was written by another number of workers."""
+    step = latest_step(checkpoints)
+    if step == 0:
+        return
+    folder = checkpoints / f"global_step_{step}" / "actor"
+    sizes = {int(match.group(1)) for path in _names(folder) if (match := _SHARD.fullmatch(path))}
+    if sizes and sizes != {world_size}:
+        found = ", ".join(map(str, sorted(sizes)))
+        raise UserError(
+            f"{folder}: the checkpoint was written by {found} worker(s), this run has {world_size}; set engine.nodes x "
+            f"engine.gpus_per_node = {found}, or move {checkpoints} away to start from step 0"
+        )
+    shards = [path for path in _names(folder) if _SHARD.fullmatch(path)]
+    if len(shards) != world_size:
+        raise UserError(
+            f"{folder}: {len(shards)} of {world_size} model shards are there; restore them, or move "
+            f"{checkpoints / MARK} away to start from step 0"
+        )
+
+
+def repair(checkpoints: Path) -> int:
+    """Drop what a killed attempt left half written; returns the step to continue from.
+
+    When the mark names a folder that is gone, the newest other checkpoint that has its data order is marked."""
+    step = latest_step(checkpoints)
+    if step == 0 and (checkpoints / MARK).exists():
+        whole = [number for number, path in _steps(checkpoints) if (path / "data.pt").exists()]
+        step = max(whole, default=0)
+        (checkpoints / MARK).unlink() if step == 0 else (checkpoints / MARK).write_text(str(step), encoding="ascii")
+    for number, path in _steps(checkpoints):
+        if number > step:
+            shutil.rmtree(path, ignore_errors=True)
+    return step
+
+
+def require_space(checkpoints: Path) -> None:
+    """Raise UserError when the next checkpoint, taken to be as large as the last, does not fit on the disk."""
+    step = latest_step(checkpoints)
+    if step == 0:
+        return
+    needed = int(MARGIN * folder_bytes(checkpoints / f"global_step_{step}"))
+    free = shutil.disk_usage(checkpoints).free
+    if free < needed:
+        raise UserError(
+            f"{checkpoints}: a checkpoint needs about {needed / 1e9:.2f} GB, {free / 1e9:.2f} GB are free; free space "
+            "there (engine.options.keep_exports bounds the exports) and start the run again, it continues from step "
+            f"{step}"
+        )
+
+
+def export(checkpoints: Path, step: int, *, keep: bool, final: bool) -> None:
+    """Move the Hugging Face model that verl wrote with checkpoint ``step`` to the exports (``keep``), or drop its
+    weights. The folder appears whole."""
+    written = checkpoints / f"global_step_{step}" / "actor" / "huggingface"
+    target = checkpoints / EXPORTS / str(step)
+    if not written.is_dir():
+        return
+    if keep:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = target.with_name(f".{step}.tmp")
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.copytree(written, aside, ignore=shutil.ignore_patterns("*.safetensors", "*.bin"))
+        for path in written.iterdir():
+            if path.suffix in (".safetensors", ".bin"):
+                os.replace(path, aside / path.name)
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(aside, target)
+    else:
+        for path in written.iterdir():
+            if path.suffix in (".safetensors", ".bin"):
+                path.unlink()
+    if final and target.is_dir():
+        link = checkpoints / FINAL
+        fresh = checkpoints / f".{FINAL}.tmp"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(Path(EXPORTS) / str(step), target_is_directory=True)
+        os.replace(fresh, link)
+
+
+def prune(checkpoints: Path, keep_checkpoints: int, keep_exports: int | None) -> None:
+    """Drop all but the newest checkpoints, and all but the newest exports (None: keep all of them)."""
+    stored = sorted(_steps(checkpoints), reverse=True)
+    for _, path in stored[max(1, keep_checkpoints) :]:
+        shutil.rmtree(path, ignore_errors=True)
+    if keep_exports is not None:
+        exports = sorted((int(name) for name in _names(checkpoints / EXPORTS) if name.isdigit()), reverse=True)
+        for step in exports[max(1, keep_exports) :]:
+            shutil.rmtree(checkpoints / EXPORTS / str(step), ignore_errors=True)
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files below ``folder``."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _steps(checkpoints: Path) -> list[tuple[int, Path]]:
+    names = ((_STEP.fullmatch(name), name) for name in _names(checkpoints))
+    return [(int(match.group(1)), checkpoints / name) for match, name in names if match]
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder)) if folder.is_dir() else []

@@ -1,0 +1,149 @@
+"""verl's synchronous trainer with several rewards: hands the channels to the estimator and logs what became of them.
+
+Takes the place of verl's ``sync`` trainer. With an estimator of verl's own every method defers to verl's. With one of
+ours it reads each response's rewards from what the reward function returned, leaves out the rows verl padded with, and
+adds to the metrics of the step, by channel: ``reward/``, ``density/``, ``energy/``, ``weight/``, ``cap_hit/``,
+``missing/``; and ``reward/score``, ``response_length``, ``failure/<kind>``.
+
+When the configuration has a section ``harness`` (the engine writes it), the step, the evaluations and the rollouts are
+also handed to the run store (:mod:`harness.engines.verl.recorder`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import transfer_queue as tq
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
+from verl.trainer.ppo.v1 import trainer_base
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+from harness.engines.verl.estimators import ChannelBatch, channels_of_batch
+from harness.engines.verl.metrics import aggregation_metrics, response_metrics
+from harness.engines.verl.recorder import Recorder
+from harness.engines.verl.sampler import GroupSampler
+
+MODE = "sync"
+
+
+def register() -> None:
+    """Put the trainer in the place of verl's ``sync``."""
+    trainer_base.TRAINER_REGISTRY[MODE] = MultiRewardTrainer
+
+
+class MultiRewardTrainer(PPOTrainerSync):
+    """See the module's docstring."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        if config.algorithm.get("method_file", None):
+            from harness.engines.verl import plugin
+
+            plugin.register_method(str(config.algorithm.adv_estimator))
+        estimator = ADV_ESTIMATOR_REGISTRY.get(str(config.algorithm.adv_estimator))
+        self.ours = getattr(estimator, "__module__", "") == "harness.engines.verl.estimators"
+        self.recorder = Recorder.of(config)
+        self._candidates: int | None = None
+        if isinstance(self.replay_buffer, GroupSampler):
+            self._candidates = self.replay_buffer.candidates
+
+    # Generation.
+
+    def prepare_step(self) -> dict[str, Any]:
+        if self._candidates is None:
+            return super().prepare_step()
+        self._add_prompts_to_generate(self._candidates)
+        return {}
+
+    def _submit_batch_to_rollout(self, batch: Any) -> int:
+        if isinstance(self.replay_buffer, GroupSampler):
+            self.replay_buffer.expect(list(batch["uid"]))
+        return super()._submit_batch_to_rollout(batch)
+
+    # One step.
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
+        start = time.monotonic()
+        batch = super().step(metrics, timing_raw)
+        if self.recorder is not None:
+            self.recorder.after_step(self.global_steps, metrics, time.monotonic() - start)
+        return batch
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        if not self.ours:
+            return super()._compute_advantage(batch, metrics)
+        channels = ChannelBatch(
+            infos=reward_infos(batch),
+            padding=np.array([bool(tag.get("is_padding", False)) for tag in batch.tags]),
+            sessions=[_session(key) for key in batch.keys],
+        )
+        with channels_of_batch(channels):
+            batch = super()._compute_advantage(batch, metrics)
+        assert channels.result is not None
+        assert channels.rows is not None
+        assert channels.lengths is not None
+        metrics.update(aggregation_metrics(channels.result))
+        of_responses = response_metrics(
+            [channels.infos[row] for row in channels.rows], channels.channels, channels.lengths
+        )
+        # A filter has reported these of all responses it looked at.
+        metrics.update({key: value for key, value in of_responses.items() if key not in metrics})
+        return batch
+
+    # Evaluations, rollouts, checkpoints.
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        if self.recorder is not None:
+            self.recorder.before_training(self)
+        super().fit(agent_loop_manager)
+
+    def _val_metrics_update(
+        self,
+        data_sources: list[str],
+        sample_uids: list[str],
+        reward_extra_infos_dict: dict[str, list[Any]],
+        sample_turns: list[int],
+        expected_acc_counts: dict[tuple[str, str], int] | None = None,
+    ) -> dict[str, float]:
+        if self.recorder is not None:
+            self.recorder.evaluation(self.global_steps, reward_extra_infos_dict)
+        return super()._val_metrics_update(
+            data_sources, sample_uids, reward_extra_infos_dict, sample_turns, expected_acc_counts=expected_acc_counts
+        )
+
+    def _log_rollout_data(self, batch: Any, timing_raw: dict[str, float], rollout_data_dir: str) -> None:
+        if self.recorder is None:
+            super()._log_rollout_data(batch, timing_raw, rollout_data_dir)
+        elif self.recorder.wants_rollouts(self.global_steps):
+            self.recorder.rollouts(self.global_steps, batch, self.tokenizer)
+
+    def _save_checkpoint(self) -> None:
+        if self.recorder is not None:
+            self.recorder.before_checkpoint(self.global_steps)
+        super()._save_checkpoint()
+        if self.recorder is not None:
+            self.recorder.after_checkpoint(self.global_steps)
+
+    def on_step_end(self) -> None:
+        super().on_step_end()
+        if self.recorder is not None:
+            self.recorder.end_of_step(self)
+
+
+def reward_infos(batch: Any) -> list[Mapping[str, Any]]:
+    """What the reward function returned for each row of the batch beside its score; {} where there is nothing."""
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+    infos = []
+    for item in list(data["extra_fields"]):
+        fields = getattr(item, "data", item)
+        infos.append(fields.get("reward_extra_info", {}) if isinstance(fields, Mapping) else {})
+    return infos
+
+
+def _session(key: str) -> tuple[str, int]:
+    """``{uid}_{session}_{output}`` -> (``{uid}_{session}``, output)."""
+    session, _, output = key.rpartition("_")
+    return session, int(output)
