@@ -220,10 +220,12 @@ def _checked(matrix: Floats, names: tuple[str, ...], codes: NDArray[np.intp], la
 
 
 def _relabelled(codes: NDArray[np.intp], labels: list[Hashable]) -> tuple[NDArray[np.intp], list[Hashable]]:
-    """Codes and labels of the groups that still have a response, in their order of first appearance."""
-    left = np.bincount(codes, minlength=len(labels)) > 0
-    new = np.cumsum(left) - 1
-    return new[codes], [label for label, keep in zip(labels, left, strict=True) if keep]
+    """Codes and labels of the groups that still have a response, in their order of first appearance among those."""
+    left, first, codes = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return rank[codes], [labels[row] for row in left[order]]
 
 
 def _locked(array: NDArray[Any]) -> NDArray[Any]:
