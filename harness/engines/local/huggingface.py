@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -75,11 +76,14 @@ def load_policy(folder: Path, device: torch.device | str = "cpu") -> Policy:
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         weights = load_file(str(folder / "model.safetensors"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise UserError(
             f"{folder}: cannot read the checkpoint ({error}); delete the folder to build it anew"
         ) from error
-    policy = Policy(_spec(config, folder), generator=None)
+    try:
+        policy = Policy(_spec(config, folder), generator=None)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{folder / 'config.json'}: not a policy of this engine ({error!r}); build it anew") from error
     try:
         policy.load_state_dict(_from_huggingface(weights, policy.spec), strict=True)
     except (KeyError, RuntimeError) as error:

@@ -104,8 +104,9 @@ class Policy(nn.Module):
         """Rotated queries, rotated keys, then values of ``hidden`` [M, hidden_size]: [M, heads + 2 kv_heads, D]."""
         spec, layer = self.spec, self.layers[index]
         mixed = F.linear(self.norm(hidden, layer.attention_norm), layer.qkv, layer.qkv_bias)
-        paired = torch.view_as_complex(mixed.view(len(hidden), -1, spec.head_size // 2, 2))
-        return torch.view_as_real(paired * rotations).view(len(hidden), -1, spec.head_size)
+        heads, pairs = spec.heads + 2 * spec.kv_heads, spec.head_size // 2
+        paired = torch.view_as_complex(mixed.view(len(hidden), heads, pairs, 2))
+        return torch.view_as_real(paired * rotations).view(len(hidden), heads, spec.head_size)
 
     def finish(self, index: int, hidden: Tensor, attended: Tensor) -> Tensor:
         """Residual, output projection and MLP of one layer."""
@@ -222,11 +223,11 @@ class _GatedSilu(torch.autograd.Function):
 
 def _grid(states: Tensor, stretch: Stretch) -> Tensor:
     """[M, heads, D] -> padded [R, W, heads, D]."""
-    flat = states.reshape(len(stretch.tokens), -1)
+    flat = states.flatten(1)
     grid = flat.new_zeros(stretch.rows * stretch.width, flat.shape[1]).index_copy(0, stretch.slots, flat)
     return grid.view(stretch.rows, stretch.width, *states.shape[1:])
 
 
 def _pieces(grid: Tensor, stretch: Stretch) -> Tensor:
     """[R, W, C] -> [M, C]."""
-    return grid.reshape(stretch.rows * stretch.width, -1).index_select(0, stretch.slots)
+    return grid.flatten(0, 1).index_select(0, stretch.slots)

@@ -27,6 +27,8 @@ from harness.config import (
     WandbConfig,
 )
 from harness.engines.local.policy import Policy, PolicySpec, save_policy
+from harness.engines.local.trainer import train_on
+from harness.store import Run, RunStore
 
 WORDS = ["<pad>", "<eos>", "<sep>", *(f"\\boxed{{{digit}}}" for digit in range(3)), "0", "1", "2", " so", " it", " is"]
 SPEC = PolicySpec(len(WORDS), 32, layers=2, heads=2, kv_heads=1, intermediate_size=48, head_size=16, max_positions=64)
@@ -131,3 +133,18 @@ def stub_config(
         study=None,
         output=OutputConfig("runs", checkpoint_every, 1, rollouts_every, WandbConfig("disabled", "dara", None)),
     )
+
+
+def one_attempt(folder: Path, config: RunConfig) -> Run:
+    """Train, or continue, the stub run under ``folder``; what a worker does, in this process."""
+    run = RunStore(folder / "runs").create(config)
+    with run.lock("test"):
+        run.begin_attempt({})
+        train_on(config, run, StubTask(folder))
+        run.end_attempt("finished", None)
+    return run
+
+
+def comparable(run: Run) -> list[dict[str, object]]:
+    """The metrics of a run without what may differ between two executions."""
+    return [{key: row[key] for key in row if key not in ("attempt", "seconds")} for row in run.metrics.rows()]

@@ -1,0 +1,162 @@
+"""A run killed at any moment and started again is, bit for bit, the run that was never killed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from local_stub import StubTask, comparable, one_attempt, stub_config
+
+from harness.config import RunConfig
+from harness.engines.local import checkpoints
+from harness.engines.local.trainer import EXPORT, train_on
+from harness.errors import UserError
+from harness.store import Run, RunStore
+
+
+def worker_context() -> multiprocessing.context.ForkServerContext:
+    """Processes that start with the trainer imported, forked from one that has never trained."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["harness.engines.local.trainer", "harness.store"])
+    return context
+
+
+def kill_after(folder: Path, config: RunConfig, step: int, delay: float) -> bool:
+    """Start an attempt and SIGKILL it ``delay`` seconds after ``step`` was logged; False if it finished before that."""
+    run = RunStore(folder / "runs").create(config)
+    process = worker_context().Process(target=one_attempt, args=(folder, config))
+    process.start()
+    deadline = time.monotonic() + 60
+    while process.is_alive() and run.metrics.last_step() < step:
+        assert time.monotonic() < deadline, "the run does not move"
+        time.sleep(0.001)
+    time.sleep(delay)
+    assert process.pid is not None
+    if process.is_alive():
+        os.kill(process.pid, signal.SIGKILL)
+    process.join(30)
+    return process.exitcode == -signal.SIGKILL
+
+
+def outcome(run: Run) -> dict[str, object]:
+    """Everything a run computes: metrics, evaluations, weights, optimiser."""
+    evaluations = {path.name: json.loads(path.read_text()) for path in (run.path / "evals" / "pocket").glob("*.json")}
+    checkpoint = checkpoints.latest(run.checkpoints, torch.device("cpu"))
+    assert checkpoint is not None
+    moments = checkpoint.optimizer["state"]
+    return {
+        "metrics": comparable(run),
+        "evaluations": evaluations,
+        "weights": (run.checkpoints / EXPORT / "model.safetensors").read_bytes(),
+        "moments": [moments[key][name].numpy().tobytes() for key in sorted(moments) for name in sorted(moments[key])],
+        "rollouts": {path.name: _lines(path) for path in run.rollouts.glob("*.jsonl")},
+    }
+
+
+def _lines(path: Path) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{key: line[key] for key in line if key != "attempt"} for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("seed", "method", "changes"),
+    [
+        (0, "dara_asym", {}),
+        (1, "grpo", {"filter": "any_channel", "candidate_prompts": 6, "max_generation_batches": 2}),
+    ],
+)
+def test_killed_at_random_moments_and_continued(tmp_path: Path, seed: int, method: str, changes: dict) -> None:
+    config = stub_config(method, seed=seed, steps=14, checkpoint_every=3, rollouts_every=4, **changes)
+    expected = outcome(one_attempt(tmp_path / "whole", config))
+    assert {name for name in expected["evaluations"]} == {"0.json", "3.json", "6.json", "9.json", "12.json", "14.json"}
+    random = np.random.default_rng(seed)
+    kills = 0
+    for step in sorted(random.integers(1, 14, 4).tolist()):
+        kills += kill_after(tmp_path / "killed", config, step, float(random.uniform(0, 0.05)))
+    assert kills >= 2
+    continued = one_attempt(tmp_path / "killed", config)
+    assert len({row["attempt"] for row in continued.metrics.rows()}) > 1
+    actual = outcome(continued)
+    for part in expected:
+        assert actual[part] == expected[part], part
+    assert continued.status().state == "done"
+
+
+def test_stopped_at_every_step_and_continued(tmp_path: Path) -> None:
+    config = stub_config(steps=5)
+    expected = outcome(one_attempt(tmp_path / "whole", config))
+    store = RunStore(tmp_path / "stopped" / "runs")
+    for step in range(1, 6):
+        run = store.create(config)
+        with run.lock("test"):
+            run.begin_attempt({})
+            before = run.metrics.last_step()
+            train_on(
+                config,
+                run,
+                StubTask(tmp_path / "stopped"),
+                lambda run=run, before=before: run.metrics.last_step() > before,
+            )
+            run.end_attempt("interrupted", None)
+        assert run.metrics.last_step() == step
+        assert checkpoints.latest(run.checkpoints, torch.device("cpu")).step == step
+    assert outcome(run) == expected
+
+
+def test_a_run_that_is_asked_to_stop_at_once_does_no_step(tmp_path: Path) -> None:
+    run = RunStore(tmp_path / "runs").create(stub_config())
+    with run.lock("test"):
+        run.begin_attempt({})
+        train_on(run.config, run, StubTask(tmp_path), lambda: True)
+    assert run.metrics.last_step() == 0
+
+
+def test_a_finished_run_started_again_repairs_its_export_and_evaluation(tmp_path: Path) -> None:
+    config = stub_config(steps=4)
+    run = one_attempt(tmp_path, config)
+    expected = outcome(run)
+    evaluation = run.path / "evals" / "pocket" / "4.json"
+    evaluation.unlink()
+    (run.checkpoints / EXPORT / "model.safetensors").unlink()
+    assert outcome(one_attempt(tmp_path, config)) == expected
+    assert len(run.metrics.read().lines) == 4
+
+
+def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
+    run = one_attempt(tmp_path, stub_config(steps=7, checkpoint_every=2))
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == [EXPORT, "step_000007.pt"]
+
+
+def test_an_unreadable_checkpoint_falls_back_to_the_one_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = checkpoints.Checkpoint(2, 64, {"weight": torch.ones(3)}, {})
+    for step in (2, 4):
+        checkpoints.save(tmp_path, checkpoints.Checkpoint(step, 32 * step, state.policy, {}), keep=2)
+    newest = tmp_path / "step_000004.pt"
+    newest.write_bytes(newest.read_bytes()[:200])
+    assert checkpoints.latest(tmp_path, torch.device("cpu")).step == 2
+    assert "step_000004.pt cannot be read" in caplog.text
+    (tmp_path / "step_000002.pt").write_bytes(b"")
+    with pytest.raises(UserError, match="no checkpoint can be read; delete"):
+        checkpoints.latest(tmp_path, torch.device("cpu"))
+
+
+def test_a_checkpoint_never_unpickles_code(tmp_path: Path) -> None:
+    import pickle
+
+    class Bomb:
+        def __reduce__(self) -> tuple:
+            return (os.mkdir, (str(tmp_path / "exploded"),))
+
+    (tmp_path / "step_000001.pt").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(UserError):
+        checkpoints.latest(tmp_path, torch.device("cpu"))
+    assert not (tmp_path / "exploded").exists()
