@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.aggregation.batch import prepare
 from harness.aggregation.density import Bools
-from harness.aggregation.inputs import suggestion
+from harness.aggregation.inputs import label_list, suggestion
 
 MODES = ("sum", "any_channel")
 
@@ -22,7 +22,8 @@ def group_filter(rewards: Any, groups: Any, channels: Sequence[str], mode: str =
     would. A group of one response, and one without any reward, is dropped. Arguments as in :func:`aggregate`."""
     if mode not in MODES:
         raise ValueError(f"unknown filter mode {mode!r}; {suggestion(mode, MODES)}")
-    batch = prepare(rewards, groups, channels=channels)
+    labels = label_list(groups)
+    batch = prepare(rewards, labels, channels=channels)
     if mode == "any_channel":
         kept = np.logical_not(batch.constant.all(axis=1))
     else:
@@ -30,5 +31,4 @@ def group_filter(rewards: Any, groups: Any, channels: Sequence[str], mode: str =
     if batch.left_out == 0:
         return kept
     by_label = dict(zip(batch.labels, kept.tolist(), strict=True))
-    labels = dict.fromkeys(groups.tolist() if hasattr(groups, "tolist") else groups)
-    return np.array([by_label.get(label, False) for label in labels], dtype=bool)
+    return np.array([by_label.get(label, False) for label in dict.fromkeys(labels)], dtype=bool)

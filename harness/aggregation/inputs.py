@@ -90,19 +90,24 @@ def reward_matrix(rewards: Any, channels: tuple[str, ...]) -> Floats:
     return np.array(matrix.T, order="C").T
 
 
+def label_list(groups: Any) -> list[Any]:
+    """Group labels as a list of Python objects; text and a single object are no list of labels."""
+    try:
+        labels = groups.tolist() if hasattr(groups, "tolist") else list(groups)
+    except TypeError:
+        labels = None
+    if isinstance(groups, str | bytes) or not isinstance(labels, list):
+        raise ValueError(f"groups is {groups!r}; give one label per response")
+    return labels
+
+
 def group_codes(groups: Any, count: int) -> tuple[NDArray[np.intp], list[Hashable]]:
     """Row number of each response's group [N], and the labels in order of first appearance.
 
     Labels are compared exactly, as dictionary keys: "01" and "1" differ. None and NaN are no labels."""
-    if isinstance(groups, str | bytes):
-        raise ValueError(f"groups is the text {groups!r}; give one label per response")
-    try:
-        labels = groups.tolist() if hasattr(groups, "tolist") else list(groups)
-    except TypeError:
-        raise ValueError(f"groups is {groups!r}; give one label per response") from None
-    if not isinstance(labels, list) or len(labels) != count:
-        found = len(labels) if isinstance(labels, list) else "no list of"
-        raise ValueError(f"groups has {found} labels for {count} responses")
+    labels = label_list(groups)
+    if len(labels) != count:
+        raise ValueError(f"groups has {len(labels)} labels for {count} responses")
     try:
         rows = {label: row for row, label in enumerate(dict.fromkeys(labels))}
     except TypeError:

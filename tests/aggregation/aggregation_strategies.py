@@ -10,10 +10,11 @@ LEVELS = {
     "length": (0.0, 1 / 3, 0.7, 1.0),
 }
 BOUNDS = {"correctness": (-3.0, 3.0), "format": (0.0, 1.0), "length": (0.0, 1.0)}
+ANY_SIZE = st.integers(1, 6)
 
 
 @st.composite
-def batches(draw, sizes=st.integers(1, 6), missing=False, binary=False):
+def batches(draw, sizes=ANY_SIZE, missing=False, binary=False):
     """(rewards [N, K], labels [N], channels, lengths [N]), with at least one group of two.
 
     The group sizes are hypothesis' own, so they shrink; the values come from a drawn seed, which is much faster."""

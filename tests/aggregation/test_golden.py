@@ -11,6 +11,7 @@ A = +-(1/2) sqrt(3) = +-H. So A_c = H * [1 -1 1 -1 | 1 1 -1 -1] and A_f = H * [1
 """
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -315,5 +316,5 @@ def test_normalisations_differ_with_the_lengths():
 
 
 def test_every_method_has_a_golden_value():
-    text = open(__file__, encoding="utf-8").read()
+    text = Path(__file__).read_text(encoding="utf-8")
     assert [name for name in method_names() if f'run("{name}"' not in text] == []
