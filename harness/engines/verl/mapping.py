@@ -6,6 +6,7 @@ is in docs/deviations.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -361,7 +362,8 @@ def hydra_value(value: Any) -> str:
         return "{" + ", ".join(f"{key}: {hydra_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(hydra_value(item) for item in value) + "]"
-    text = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    # A backslash is one, except before the closing or an inner quote.
+    text = re.sub(r"(\\*)('|$)", lambda match: 2 * match[1] + (match[2] and "\\'"), str(value))
     return f"'{text}'"
 
 

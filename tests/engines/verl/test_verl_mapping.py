@@ -1,0 +1,270 @@
+"""From a run's configuration to verl's: the numbers of Tables 6, 8 and 9, every study, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from verl_cases import needs_verl, run_python
+
+from harness.compose import CONF, Composer, register_methods
+from harness.config import RunConfig
+from harness.engines.verl import mapping
+from harness.engines.verl.mapping import Inputs
+from harness.errors import UserError
+
+ACTOR, ROLLOUT, REF = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
+INPUTS = Inputs("MODEL", Path("/data/train.parquet"), Path("/data/held out.parquet"), 40_000)
+
+
+@pytest.fixture(scope="module")
+def compose():
+    register_methods([])
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        composer = Composer(GlobalHydra.instance().config_loader())
+        yield lambda *overrides: composer.compose(list(overrides))
+
+
+def values_of(config: RunConfig, prompts: int = 40_000) -> dict:
+    inputs = dataclasses.replace(INPUTS, training_prompts=prompts)
+    return mapping.overrides(config, inputs, Path("/runs/x"), 1)
+
+
+def contains(values: dict, expected: dict) -> None:
+    assert {key: values.get(key, "absent") for key in expected} == expected
+
+
+def test_tool_calling_has_the_numbers_of_table_6(compose):
+    values = values_of(compose("scale=paper", "model=qwen2.5-1.5b", "method=dara_asym", "seed=4"), 3920)
+    contains(
+        values,
+        {
+            "algorithm.adv_estimator": "dara_asym",
+            "+algorithm.reward_keys": ["correctness", "format"],
+            "+algorithm.normalization": "token",
+            "algorithm.use_kl_in_reward": True,
+            "algorithm.kl_ctrl.type": "fixed",
+            "algorithm.kl_ctrl.kl_coef": 0.001,
+            "data.train_batch_size": 512,
+            "data.max_prompt_length": 2048,
+            "data.max_response_length": 1024,
+            "data.seed": 4,
+            f"{ACTOR}.ppo_mini_batch_size": 128,
+            f"{ACTOR}.ppo_epochs": 1,
+            f"{ACTOR}.clip_ratio_low": 0.2,
+            f"{ACTOR}.clip_ratio_high": 0.2,
+            f"{ACTOR}.loss_agg_mode": "token-mean",
+            f"{ACTOR}.optim.lr": 1e-6,
+            f"{ACTOR}.optim.clip_grad": 1.0,
+            f"{ACTOR}.entropy_coeff": 0.001,
+            f"{ACTOR}.use_kl_loss": False,
+            f"{ACTOR}.use_dynamic_bsz": True,
+            f"{ACTOR}.ppo_max_token_len_per_gpu": 16384,
+            f"{ACTOR}.fsdp_config.param_offload": False,
+            f"{REF}.fsdp_config.param_offload": True,
+            "actor_rollout_ref.model.enable_gradient_checkpointing": True,
+            "actor_rollout_ref.model.use_remove_padding": True,
+            f"{ROLLOUT}.name": "vllm",
+            f"{ROLLOUT}.n": 4,
+            f"{ROLLOUT}.tensor_model_parallel_size": 1,
+            f"{ROLLOUT}.gpu_memory_utilization": 0.6,
+            f"{ROLLOUT}.temperature": 1.0,
+            f"{ROLLOUT}.top_p": 1.0,
+            f"{ROLLOUT}.top_k": -1,
+            "trainer.n_gpus_per_node": 4,
+            "trainer.nnodes": 1,
+            "trainer.total_training_steps": 100,
+            "trainer.test_freq": 10,
+            "trainer.val_before_train": True,
+            f"+{'trainer.v1.sampler'}.sampler_kwargs.filter": "none",
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "prompts", "mini", "micro"), [(4, 512, 128, 64), (8, 256, 64, 32), (16, 128, 32, 16), (32, 64, 16, 8)]
+)
+def test_group_size_has_the_numbers_of_table_8(compose, size, prompts, mini, micro):
+    values = values_of(compose("scale=paper", "model=qwen2.5-1.5b", f"group_size={size}"), 3920)
+    contains(
+        values,
+        {
+            "data.train_batch_size": prompts,
+            f"{ACTOR}.ppo_mini_batch_size": mini,
+            f"{ROLLOUT}.n": size,
+            # verl counts micro-batches in responses of a GPU: the table's prompts, of all four GPUs.
+            f"{ACTOR}.ppo_micro_batch_size_per_gpu": micro * size // 4,
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "memory", "sequences", "cap"),
+    [("r1-1.5b", 0.9, 256, 2), ("qwen3-4b", 0.8, 160, 4), ("r1-7b", 0.8, 160, 4)],
+)
+def test_maths_has_the_numbers_of_table_9(compose, model, memory, sequences, cap):
+    config = compose(
+        "scale=paper",
+        "task=maths",
+        f"model={model}",
+        "engine.gpus_per_node=8",
+        f"training.max_generation_batches={cap}",
+    )
+    contains(
+        values_of(config),
+        {
+            "+algorithm.reward_keys": ["correctness", "length"],
+            "+algorithm.normalization": "response",
+            "algorithm.use_kl_in_reward": False,
+            "data.train_batch_size": 512,
+            "data.gen_batch_size": 768,
+            "data.max_prompt_length": 1024,
+            "data.max_response_length": 8000,
+            "data.filter_overlong_prompts": True,
+            f"{ACTOR}.ppo_mini_batch_size": 64,
+            f"{ACTOR}.clip_ratio_low": 0.2,
+            f"{ACTOR}.clip_ratio_high": 0.28,
+            f"{ACTOR}.loss_agg_mode": "token-mean",
+            f"{ACTOR}.use_kl_loss": True,
+            f"{ACTOR}.kl_loss_type": "mse",
+            f"{ACTOR}.kl_loss_coef": 5e-4,
+            f"{ACTOR}.entropy_coeff": 0.0,
+            f"{ACTOR}.fsdp_config.model_dtype": "fp32",
+            f"+{ACTOR}.fsdp_config.mixed_precision": {
+                "param_dtype": "bf16",
+                "reduce_dtype": "fp32",
+                "buffer_dtype": "fp32",
+            },
+            f"{ROLLOUT}.n": 16,
+            f"{ROLLOUT}.gpu_memory_utilization": memory,
+            f"{ROLLOUT}.max_num_seqs": sequences,
+            "+trainer.v1.sampler.sampler_kwargs.filter": "sum",
+            "+trainer.v1.sampler.sampler_kwargs.needed": 512,
+            "+trainer.v1.sampler.sampler_kwargs.candidates": 768,
+            "+trainer.v1.sampler.sampler_kwargs.max_batches": cap,
+            "trainer.n_gpus_per_node": 8,
+            "trainer.save_freq": 10,
+            "+harness.length_limit": 4000,
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ("ppo_clip", ("vanilla", "token-mean", 0.2, 0.2, "absent")),
+        ("dapo", ("vanilla", "token-mean", 0.2, 0.28, "absent")),
+        ("gspo", ("gspo", "seq-mean-token-mean", 3e-4, 4e-4, "absent")),
+        ("dr_grpo", ("vanilla", "seq-mean-token-sum-norm", 0.2, 0.2, 1024)),
+    ],
+)
+def test_policy_losses_are_settings_of_verl(compose, loss, expected):
+    values = values_of(compose("scale=paper", f"policy_loss={loss}"), 3920)
+    keys = ("policy_loss.loss_mode", "loss_agg_mode", "clip_ratio_low", "clip_ratio_high", "loss_scale_factor")
+    assert tuple(values.get(f"{ACTOR}.{key}", "absent") for key in keys) == expected
+
+
+def test_methods_that_verl_has_too_are_ours(compose):
+    for method, name in (("grpo", "harness_grpo"), ("gdpo", "harness_gdpo"), ("dvao", "dvao")):
+        assert values_of(compose("scale=paper", f"method={method}"), 3920)["algorithm.adv_estimator"] == name
+
+
+@pytest.mark.parametrize(
+    ("overrides", "prompts", "message"),
+    [
+        (("engine.gpus_per_node=3",), 3920, r"512 responses of an update do not divide among 3 workers.*gpus_per_node"),
+        (("engine.gpus_per_node=0",), 3920, r"needs at least one GPU.*engine\.device=cpu"),
+        (("engine.device=tpu",), 3920, r"engine\.device=tpu is unknown"),
+        (("+engine.options.memory_frction=0.5",), 3920, r"memory_frction.*did you mean 'memory_fraction'"),
+        (("+engine.options.memory_fraction=1.5",), 3920, r"memory_fraction=1\.5 must lie between 0 and 1"),
+        (("+engine.options.tokens_per_gpu=2048",), 3920, r"tokens_per_gpu=2048 .*at least 3072"),
+        (("training.filter=smu",), 3920, r"training\.filter=smu is unknown.*did you mean 'sum'"),
+        (("training.filter=sum",), 3920, r"needs training\.candidate_prompts"),
+        (("policy_loss.reduction=mean",), 3920, r"policy_loss\.reduction=mean is unknown"),
+        ((), 100, r"rlla_4k has 100 training prompts, one step needs 512"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_key_and_remedy(compose, overrides, prompts, message):
+    config = compose("scale=paper", *overrides)
+    with pytest.raises(UserError, match=message):
+        values_of(config, prompts)
+
+
+def test_values_survive_hydras_grammar():
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    values = {
+        "a": "path with 'quote', {brace} = and \\ back, \\\\'",
+        "b": None,
+        "c": [1, "x y", 0.5],
+        "d": {"k": 1.0, "l": [True, None]},
+        "e": 1e-6,
+        "f": "3",
+        "g": "",
+    }
+    parser = OverridesParser.create()
+    for argument, (key, value) in zip(mapping.command_line(values), values.items(), strict=True):
+        parsed = parser.parse_override(argument)
+        assert parsed.key_or_group == key
+        assert parsed.value() == value
+
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from harness.compose import CONF, Composer, register_methods
+from harness.engines.verl import mapping
+from harness.matrix import expand
+register_methods([])
+inputs = mapping.Inputs("MODEL", Path("/d/t.parquet"), Path("/d/v.parquet"), 40_000)
+configs = {}
+with initialize_config_dir(str(CONF), version_base="1.3"):
+    composer = Composer(GlobalHydra.instance().config_loader())
+    for study in json.loads(sys.argv[1]):
+        for gpus in (4, 8):
+            for overrides in expand([f"study={study}"], GlobalHydra.instance().config_loader()):
+                kept = [text for text in overrides if not text.startswith("engine.gpus_per_node")]
+                configs[study, gpus, tuple(kept)] = composer.compose([*kept, f"engine.gpus_per_node={gpus}"])
+answers, seen = [], {}
+for (study, gpus, overrides), config in configs.items():
+    values = mapping.overrides(config, inputs, Path("/r/x"), 1)
+    plain = {key: value for key, value in values.items() if "seed" not in key}
+    key = json.dumps(plain, sort_keys=True)
+    if key not in seen:  # runs that differ by their seed alone are one configuration to check
+        seen[key] = mapping.compose(mapping.command_line(values))
+    verl = seen[key]
+    answers.append([study, gpus, verl.trainer.n_gpus_per_node, verl.data.train_batch_size,
+                    verl.actor_rollout_ref.rollout.n, str(verl.algorithm.adv_estimator)])
+print("ANSWERS" + json.dumps(answers))
+"""
+
+STUDIES = {
+    "tool_calling_main": 60,
+    "group_size": 48,
+    "three_rewards": 9,
+    "maths_main": 18,
+    "maths_static": 4,
+    "maths_step_100": 2,
+    "maths_thinking": 2,
+    "maths_thresholds": 6,
+}
+
+
+@pytest.mark.parametrize("study", list(STUDIES))
+class TestStudies:
+    pytestmark = needs_verl
+
+    def test_verl_accepts_each_run_on_4_and_8_gpus(self, study):
+        result = run_python(["-W", "ignore", "-c", PROGRAM, json.dumps([study])], timeout=300, OMP_NUM_THREADS="1")
+        assert result.returncode == 0, result.stderr[-3000:]
+        answers = json.loads(result.stdout.split("ANSWERS")[1].splitlines()[0])
+        assert len(answers) == 2 * STUDIES[study]
+        assert all(gpus == found for _, gpus, found, *_ in answers)
+        responses = 8192 if study.startswith("maths") else 2048
+        assert all(prompts * size == responses for *_, prompts, size, _ in answers)
