@@ -40,6 +40,6 @@ def plan(configs: Sequence[RunConfig], store: RunStore, *, retry: bool) -> list[
 
 def counts(planned: Sequence[Planned]) -> str:
     """``"3 new, 1 done"``, in the order in which a run goes through the states."""
-    order = ("new", "queued", "running", "interrupted", "failed", "damaged", "done")
+    order = ("new", "queued", "held", "running", "interrupted", "failed", "damaged", "done")
     found = [(state, sum(item.status.state == state for item in planned)) for state in order]
     return ", ".join(f"{number} {state}" for state, number in found if number)

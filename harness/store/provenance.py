@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import platform
 import re
@@ -16,12 +17,18 @@ from typing import Any
 
 CODE_ROOT = Path(__file__).resolve().parents[2]
 MAX_DIFF_CHARACTERS = 200_000
+SNAPSHOT_STATE = "code_state.json"
+"""In a copy of the code that was made for a job: what :func:`code_state` said where the copy was made."""
 
 
 @functools.cache
 def code_state() -> dict[str, Any]:
     """Commit, whether the tree differs from it, the difference itself (cut at ``MAX_DIFF_CHARACTERS``) and the names
     of files git does not know. Outside a git checkout ``commit`` is None. The caller must not change the result."""
+    try:
+        return dict(json.loads((CODE_ROOT / SNAPSHOT_STATE).read_bytes()))
+    except (OSError, ValueError):
+        pass
     commit = _git("rev-parse", "HEAD")
     if commit is None:
         return {"commit": None, "dirty": None, "diff": None, "diff_sha256": None, "untracked": []}

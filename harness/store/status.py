@@ -14,7 +14,7 @@ from harness.store.metrics import Metrics
 from harness.store.stored_config import NAME as CONFIG_NAME
 from harness.store.stored_config import digest, read_config
 
-State = Literal["new", "queued", "running", "interrupted", "failed", "done", "damaged"]
+State = Literal["new", "queued", "held", "running", "interrupted", "failed", "done", "damaged"]
 
 
 @dataclass(frozen=True)

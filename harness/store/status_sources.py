@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from harness.store.run import Run
 from harness.store.status import RunStatus, State
 
-SOURCES: tuple[str, ...] = ()
+SOURCES: tuple[str, ...] = ("harness.launch.slurm.states",)
 """Modules with ``queue_states(runs) -> {run_id: QueueState}``. A source must answer quickly (one call for all runs) and
 return nothing where its scheduler is absent."""
 
@@ -23,10 +23,10 @@ class QueueState:
 
 
 def statuses(runs: Sequence[Run], sources: Sequence[str] = SOURCES) -> dict[str, RunStatus]:
-    """The status of each run by its id. A finished or damaged run, or one whose owner lives, is what the store says;
-    for the others a scheduler that knows the run has the word."""
+    """The status of each run by its id. A finished or damaged run is what the store says; for the others a scheduler
+    that knows the run has the word (of one whose owner lives it tells where it runs)."""
     result = {run.run_id: run.status() for run in runs}
-    waiting = [run for run in runs if result[run.run_id].state in ("new", "interrupted", "failed")]
+    waiting = [run for run in runs if result[run.run_id].state in ("new", "running", "interrupted", "failed")]
     if not waiting:
         return result
     for source in sources:
