@@ -9,6 +9,7 @@ from harness.aggregation.core import Aggregation, aggregate, aggregate_batch
 from harness.aggregation.definition import Method, Scores, method
 from harness.aggregation.density import EPS, TAU, density_weights, expected_density
 from harness.aggregation.filtering import group_filter
+from harness.aggregation.parameters import step_parameters
 from harness.aggregation.registry import get_method, load_method, method_names, method_parameters
 
 __all__ = [
@@ -29,4 +30,5 @@ __all__ = [
     "method_names",
     "method_parameters",
     "prepare",
+    "step_parameters",
 ]

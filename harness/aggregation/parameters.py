@@ -66,3 +66,17 @@ def _bounds(bounds: Any, channels: tuple[str, ...], method: str) -> np.ndarray[A
             raise ValueError(f"bounds of channel {name!r} are ({low:g}, {high:g}), but low must be below high")
         rows.append((low, high))
     return np.array(rows)
+
+
+def step_parameters(
+    method: Method, parameters: Mapping[str, Any], *, bounds: Mapping[str, Any], progress: float
+) -> dict[str, Any]:
+    """A run's parameters at one training step: what a method needs from the run is filled in where it is not given.
+
+    bounds: (low, high) by channel name, as the task declares them. progress: the share of training done, in [0, 1],
+    0 at the first step and 1 at the last. A method without these parameters gets neither."""
+    result = dict(parameters)
+    for name, value in (("bounds", bounds), ("progress", progress)):
+        if name in method.parameters and result.get(name) is None:
+            result[name] = value
+    return result
