@@ -23,9 +23,10 @@ from harness.config import RunConfig
 from harness.engines.local import checkpoints, settings
 from harness.engines.local.checkpoints import Checkpoint
 from harness.engines.local.generation import Experience, StepExperience, TrainingFailed, collect, experience
+from harness.engines.local.optimizer import AdamW
 from harness.engines.local.policy import load_policy, save_policy
 from harness.engines.local.task import Task
-from harness.engines.local.update import UpdateStatistics, make_optimizer, mini_batches, reference_kl, update
+from harness.engines.local.update import UpdateStatistics, mini_batches, reference_kl, update
 from harness.errors import UserError
 from harness.store.files import make_folder, write_atomically
 
@@ -88,7 +89,7 @@ class _Trainer:
                 f"training.max_prompt_tokens + training.max_response_tokens = {longest} exceed the "
                 f"{self.policy.spec.max_positions} positions of {task.checkpoint}; lower one of them"
             )
-        self.optimizer = make_optimizer(self.policy, config)
+        self.optimizer = AdamW(self.policy.parameters(), config.training.learning_rate, config.training.weight_decay)
         self.responses_generated = 0
         self.step = 0
         self._restore(device)

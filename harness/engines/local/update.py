@@ -13,6 +13,7 @@ from torch import Tensor
 from harness.config import RunConfig
 from harness.engines.local.generation import Experience, TrainingFailed
 from harness.engines.local.objective import clipped_surrogate, kl_penalty, token_statistics, token_weights
+from harness.engines.local.optimizer import AdamW
 from harness.engines.local.policy import PackedBatch, Policy, pack
 
 
@@ -38,13 +39,6 @@ class UpdateStatistics:
     gradient_norm: float
     clip_fraction: float
     loss_kl: float | None
-
-
-def make_optimizer(policy: Policy, config: RunConfig) -> torch.optim.AdamW:
-    training = config.training
-    return torch.optim.AdamW(
-        policy.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True
-    )
 
 
 def mini_batches(experience: Experience, reference: Policy, config: RunConfig) -> list[MiniBatch]:
@@ -87,7 +81,7 @@ def reference_kl(batches: Sequence[MiniBatch]) -> np.ndarray:
 
 def update(
     policy: Policy,
-    optimizer: torch.optim.Optimizer,
+    optimizer: AdamW,
     batches: Sequence[MiniBatch],
     advantages: np.ndarray,
     config: RunConfig,
@@ -111,9 +105,7 @@ def update(
     return UpdateStatistics(means[0], means[1], means[2], means[3], loss_kl)
 
 
-def _update(
-    policy: Policy, optimizer: torch.optim.Optimizer, batch: MiniBatch, advantages: Tensor, config: RunConfig
-) -> list[float]:
+def _update(policy: Policy, optimizer: AdamW, batch: MiniBatch, advantages: Tensor, config: RunConfig) -> list[float]:
     """Loss, entropy, gradient norm, clip fraction and KL loss of one update."""
     training, packed = config.training, batch.packed
     logits = policy.logits(policy.hidden_packed(packed))
@@ -131,7 +123,7 @@ def _update(
     if training.loss_kl_type != "none":
         kl = (weights * kl_penalty(training.loss_kl_type, log_probability, batch.reference)).sum()
         loss = loss + training.loss_kl_coefficient * kl
-    optimizer.zero_grad()
+    optimizer.zero_gradients()
     loss.backward()
     norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), training.gradient_clip)
     figures = [float(figure.detach()) for figure in (loss, entropy.mean(), norm, surrogate.clip_fraction, kl)]

@@ -76,6 +76,8 @@ class StubTask:
         return [StubPrompt(f"q{i}", " ".join(map(str, row)), str(row[-1])) for i, row in enumerate(rows)]
 
 
+CHANNELS = ("correctness", "length")
+
 LOSSES = {
     "ppo_clip": PolicyLossConfig("ppo_clip", 0.2, 0.2, "token", "token_mean"),
     "dapo": PolicyLossConfig("dapo", 0.2, 0.28, "token", "token_mean"),
@@ -123,7 +125,9 @@ def stub_config(
         seed=seed,
         group_size=group_size,
         method=MethodConfig(method, None, {}),
-        task=TaskConfig("maths", {"correctness": ChannelConfig(0, 1), "length": ChannelConfig(0, 1)}, "response"),
+        task=TaskConfig(
+            "maths", {"correctness": ChannelConfig(0.0, 1.0), "length": ChannelConfig(0.0, 1.0)}, "response"
+        ),
         data=DataConfig("stub", "generated", 4),
         model=ModelConfig("stub", "pocket", None, 0),
         policy_loss=LOSSES[loss],

@@ -9,6 +9,7 @@ import torch
 from local_stub import LOSSES
 
 from harness.engines.local.objective import clipped_surrogate, kl_penalty, token_statistics, token_weights
+from harness.engines.local.optimizer import AdamW
 
 RATIOS = torch.tensor([1.5, 0.9, 0.6])  # response 0 has the first two tokens, response 1 the third
 RESPONSE = torch.tensor([0, 0, 1])
@@ -114,3 +115,24 @@ def test_kl_losses_by_hand() -> None:
     assert float(kl_penalty("k3", policy, policy)) == 0.0
     with pytest.raises(ValueError, match="k1"):
         kl_penalty("k1", policy, reference)
+
+
+def test_adamw_equals_torch() -> None:
+    generator = torch.Generator().manual_seed(0)
+    start = [torch.randn(5, 3, generator=generator), torch.randn(4, generator=generator)]
+    ours = [tensor.clone().requires_grad_() for tensor in start]
+    theirs = [tensor.clone().requires_grad_() for tensor in start]
+    mine = AdamW(ours, 0.01, 0.1)
+    reference = torch.optim.AdamW(theirs, lr=0.01, weight_decay=0.1)
+    for _ in range(5):
+        for first, second in zip(ours, theirs, strict=True):
+            first.grad = torch.randn(first.shape, generator=generator)
+            second.grad = first.grad.clone()
+        mine.step()
+        reference.step()
+    for first, second in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-6, atol=1e-7)
+    mine.zero_gradients()
+    before = [tensor.clone() for tensor in ours]
+    mine.step()
+    assert all(torch.equal(first, second) for first, second in zip(ours, before, strict=True))
