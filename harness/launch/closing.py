@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -33,6 +35,10 @@ class Reached:
     peak_step: int | None
 
 
+_Result = tuple[RunConfig, Run, Reached]
+_SEPARATOR = "\0"
+
+
 def watched_channel(config: RunConfig) -> str | None:
     return next((name for name in THRESHOLDS if name in config.task.channels), None)
 
@@ -55,49 +61,94 @@ def reached(rows: Sequence[Mapping[str, Any]], config: RunConfig) -> Reached:
 
 
 def print_closing(configs: Sequence[RunConfig], store: RunStore, console: Console) -> None:
-    """One table per set of channels; a run without metrics has dashes."""
+    """A table of the runs for each set of channels, one of the methods where there are several seeds, the folders."""
     by_channels: dict[tuple[str, ...], list[RunConfig]] = {}
     for config in configs:
         by_channels.setdefault(tuple(config.task.channels), []).append(config)
-    for channels, members in by_channels.items():
+    folders: list[str] = []
+    for members in by_channels.values():
+        found = [(config, run) for config in members if (run := store.find(config)) is not None]
+        results = [(config, run, reached(_rows(run, console), config)) for config, run in found]
         console.print()
-        _print_table(members, channels, store, console)
+        _print_runs(results, console)
+        if any(len(group) > 1 for group in _by_method(results).values()):
+            console.print()
+            _print_methods(results, console)
+        folders += [str(run.path) for _, run, _ in results]
+    console.print()
+    for folder in folders:
+        console.print(folder, soft_wrap=True, markup=False)
     if len({config.seed for config in configs}) == 1:
         console.print(
-            f"One seed (seed {configs[0].seed}) proves nothing: runs differ between seeds; seed=0,1,2,3,4 runs five."
+            f"One seed (seed {configs[0].seed}) proves nothing: runs differ between seeds; seed=0,1,2,3,4 runs five.",
+            soft_wrap=True,
         )
 
 
-def _print_table(configs: Sequence[RunConfig], channels: Sequence[str], store: RunStore, console: Console) -> None:
-    watched = watched_channel(configs[0])
+def _print_runs(results: Sequence[_Result], console: Console) -> None:
+    configs = [config for config, _, _ in results]
     names = labels(configs)
-    table = Table(title=f"after {_steps(configs)} steps; final: mean of the last {FINAL_STEPS}", title_justify="left")
-    columns = list(next(iter(names.values())))
-    for name in columns:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in list(next(iter(names.values()), {})):
         table.add_column(name, overflow="fold")
+    table.add_column("step", justify="right")
+    _add_value_columns(table, configs[0]) if configs else None
+    for config, run, values in results:
+        step = run.metrics.last_step()
+        cells = [*map(escape, names[run.run_id].values()), f"{step}/{config.training.steps}"]
+        if watched_channel(config) is not None:
+            cells.append("-" if values.crossing is None else str(values.crossing))
+        cells += [_text(values.final[channel]) for channel in config.task.channels]
+        if watched_channel(config) is not None:
+            cells.append("-" if values.peak is None else f"{values.peak:.3f} ({values.peak_step})")
+        table.add_row(*cells, style="" if step >= config.training.steps else "dim")
+    console.print(table)
+
+
+def _print_methods(results: Sequence[_Result], console: Console) -> None:
+    """Over the seeds of each method: how many reached the threshold, and medians (of crossings: of those that did)."""
+    config = results[0][0]
+    watched = watched_channel(config)
+    groups = _by_method(results)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="over seeds: reached, medians", title_justify="left")
+    for name in (*next(iter(groups)).split(_SEPARATOR)[::2], "seeds"):
+        table.add_column(name)
+    if watched is not None:
+        table.add_column("reached", justify="right")
+    _add_value_columns(table, config)
+    for label, members in groups.items():
+        values = [item for _, _, item in members]
+        crossings = [item.crossing for item in values if item.crossing is not None]
+        cells = [*map(escape, label.split(_SEPARATOR)[1::2]), str(len(values))]
+        if watched is not None:
+            cells.append(f"{len(crossings)}/{len(values)}")
+            cells.append(f"{statistics.median(crossings):g}" if crossings else "-")
+        cells += [_median([item.final[channel] for item in values]) for channel in config.task.channels]
+        if watched is not None:
+            cells.append(_median([item.peak for item in values]))
+        table.add_row(*cells)
+    console.print(table)
+
+
+def _add_value_columns(table: Table, config: RunConfig) -> None:
+    watched = watched_channel(config)
     if watched is not None:
         table.add_column(f"first step with\n{watched} >= {THRESHOLDS[watched]:g}", justify="right")
-    for channel in channels:
-        table.add_column(f"final\n{channel}", justify="right")
+    for channel in config.task.channels:
+        table.add_column(f"{channel},\nlast {FINAL_STEPS} steps", justify="right")
     if watched is not None:
         table.add_column(f"peak density\nof {watched} (step)", justify="right")
-    folders: list[str] = []
-    for config in configs:
-        run = store.find(config)
-        if run is None:
-            continue
-        values = reached(_rows(run, console), config)
-        cells = [escape(text) for text in names[run.run_id].values()]
-        if watched is not None:
-            cells.append("-" if values.crossing is None else str(values.crossing))
-        cells += [_text(values.final[channel]) for channel in channels]
-        if watched is not None:
-            cells.append("-" if values.peak is None else f"{values.peak:.3f} ({values.peak_step})")
-        table.add_row(*cells)
-        folders.append(str(run.path))
-    console.print(table)
-    for folder in folders:
-        console.print(f"  {folder}", soft_wrap=True, markup=False)
+
+
+def _by_method(results: Sequence[_Result]) -> dict[str, list[_Result]]:
+    """Runs that differ in their seed alone, by the rest of their label (``key, value, key, value, ...``)."""
+    names = labels([config for config, _, _ in results])
+    groups: dict[str, list[_Result]] = {}
+    for result in results:
+        row = names[result[1].run_id]
+        label = _SEPARATOR.join(text for key, value in row.items() if key != "seed" for text in (key, value))
+        groups.setdefault(label, []).append(result)
+    return groups
 
 
 def _rows(run: Run, console: Console) -> list[dict[str, Any]]:
@@ -108,10 +159,6 @@ def _rows(run: Run, console: Console) -> list[dict[str, Any]]:
         return run.metrics.read().rows
 
 
-def _steps(configs: Sequence[RunConfig]) -> str:
-    return ", ".join(str(steps) for steps in sorted({config.training.steps for config in configs}))
-
-
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
 
@@ -119,6 +166,11 @@ def _number(value: Any) -> float:
 def _mean(values: Sequence[float]) -> float | None:
     known = [value for value in values if not math.isnan(value)]
     return sum(known) / len(known) if known else None
+
+
+def _median(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return _text(statistics.median(known) if known else None)
 
 
 def _text(value: float | None) -> str:

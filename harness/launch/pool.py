@@ -33,6 +33,7 @@ from harness.store.provenance import CODE_ROOT
 OPTIONS = ("workers",)
 OK, FAILED, ELSEWHERE, INTERRUPTED = 0, 1, 75, 130
 _POLL_SECONDS = 0.1
+_FILE_WIDTH = 140
 
 
 @dataclass
@@ -65,6 +66,8 @@ def dry_run(runs: Sequence[RunConfig], *, store: RunStore, options: Mapping[str,
 def launch(runs: Sequence[RunConfig], *, store: RunStore, options: Mapping[str, Any], retry: bool) -> int:
     """Bring the runs to their end as far as possible; returns the exit code (see :class:`Outcome`)."""
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_FILE_WIDTH)
     outcome = run_matrix(runs, store=store, workers=_workers(options), retry=retry, console=console)
     if outcome.stopped:
         console.print("stopped; every run can be resumed: the same command continues where they are")

@@ -44,7 +44,7 @@ class RunStore:
     def get(self, name: str) -> Run:
         """A run by its id. Raises :class:`UserError` naming the nearest one."""
         path = self.root / name
-        if not name or path.parent != self.root or not path.is_dir():
+        if not name or name.startswith(".") or path.name != name or not path.is_dir():
             raise UserError(f"{self.root} has no run {name!r}: {nearest(name, (run.run_id for run in self.runs()))}")
         return Run(path)
 

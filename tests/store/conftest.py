@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from store_configs import small_config
+
 from harness.config import RunConfig
 from harness.store import RunStore
-from store_configs import small_config
 
 
 @pytest.fixture
