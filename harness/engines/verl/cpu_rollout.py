@@ -68,7 +68,7 @@ class Server:
         self.model = AutoModelForCausalLM.from_config(
             self.model_config.hf_config, attn_implementation="sdpa", dtype=torch.float32
         ).eval()
-        self.parameters = dict(self.model.named_parameters())
+        self.parameters = dict(self.model.named_parameters(remove_duplicate=False))  # tied weights come twice
         tokenizer = self.model_config.tokenizer
         stops = getattr(self.model_config.generation_config, "eos_token_id", None)
         self.stops = {tokenizer.eos_token_id, *([stops] if isinstance(stops, int) else stops or [])}

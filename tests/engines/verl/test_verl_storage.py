@@ -1,0 +1,103 @@
+"""Checkpoints of a verl run: at no moment less than one whole one, bounded, and clear about what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness.engines.verl import storage
+from harness.errors import UserError
+
+
+def write_checkpoint(folder: Path, step: int, workers: int = 2, *, marked: bool = True, whole: bool = True) -> None:
+    actor = folder / f"global_step_{step}" / "actor"
+    (actor / "huggingface").mkdir(parents=True)
+    for rank in range(workers):
+        for kind in ("model", "optim", "extra_state"):
+            (actor / f"{kind}_world_size_{workers}_rank_{rank}.pt").write_bytes(b"x" * 100)
+    (actor / "huggingface" / "config.json").write_text("{}")
+    (actor / "huggingface" / "model.safetensors").write_bytes(b"w" * 1000)
+    if whole:
+        (folder / f"global_step_{step}" / "data.pt").write_bytes(b"d")
+    if marked:
+        (folder / storage.MARK).write_text(str(step))
+
+
+def stored(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("global_step_*"))
+
+
+def test_a_fresh_folder_starts_from_zero(tmp_path):
+    assert storage.latest_step(tmp_path / "none") == 0
+    assert storage.repair(tmp_path) == 0
+    storage.require_world_size(tmp_path, 4)
+    storage.require_space(tmp_path)
+
+
+def test_a_checkpoint_without_its_mark_is_dropped_before_it_is_written_again(tmp_path):
+    write_checkpoint(tmp_path, 10)
+    write_checkpoint(tmp_path, 20, marked=False, whole=False)
+    assert storage.repair(tmp_path) == 10
+    assert stored(tmp_path) == ["global_step_10"]
+
+
+@pytest.mark.parametrize("content", ["30", "", "three"])
+def test_a_mark_that_names_nothing_falls_back_to_the_newest_whole_checkpoint(tmp_path, content):
+    write_checkpoint(tmp_path, 10)
+    write_checkpoint(tmp_path, 20)
+    (tmp_path / storage.MARK).write_text(content)
+    assert storage.repair(tmp_path) == 20
+    assert storage.latest_step(tmp_path) == 20
+
+
+def test_another_number_of_workers_is_refused_with_both_numbers_and_the_remedy(tmp_path):
+    write_checkpoint(tmp_path, 10, workers=8)
+    with pytest.raises(UserError, match=r"written by 8 worker\(s\), this run has 4; set engine\.nodes"):
+        storage.require_world_size(tmp_path, 4)
+    storage.require_world_size(tmp_path, 8)
+
+
+def test_a_missing_shard_is_refused(tmp_path):
+    write_checkpoint(tmp_path, 10, workers=2)
+    (tmp_path / "global_step_10" / "actor" / "model_world_size_2_rank_1.pt").unlink()
+    with pytest.raises(UserError, match="1 of 2 model shards"):
+        storage.require_world_size(tmp_path, 2)
+
+
+def test_exports_move_and_pruning_keeps_the_newest(tmp_path):
+    for step in (10, 20, 30):
+        write_checkpoint(tmp_path, step)
+        storage.export(tmp_path, step, keep=step != 20, final=step == 30)
+        storage.prune(tmp_path, 1, 1)
+        assert stored(tmp_path) == [f"global_step_{step}"]
+    assert sorted(path.name for path in (tmp_path / storage.EXPORTS).iterdir()) == ["30"]
+    final = tmp_path / storage.FINAL
+    assert (final / "model.safetensors").read_bytes() == b"w" * 1000
+    assert (final / "config.json").exists()
+    assert not list((tmp_path / "global_step_30" / "actor" / "huggingface").glob("*.safetensors"))
+
+
+def test_all_exports_stay_unless_bounded(tmp_path):
+    for step in (10, 20, 30):
+        write_checkpoint(tmp_path, step)
+        storage.export(tmp_path, step, keep=True, final=False)
+        storage.prune(tmp_path, 2, None)
+    assert stored(tmp_path) == ["global_step_20", "global_step_30"]
+    assert sorted(path.name for path in (tmp_path / storage.EXPORTS).iterdir()) == ["10", "20", "30"]
+    assert not (tmp_path / storage.FINAL).exists()
+
+
+def test_a_step_that_is_not_evaluated_leaves_no_export(tmp_path):
+    write_checkpoint(tmp_path, 5)
+    storage.export(tmp_path, 5, keep=False, final=False)
+    assert not (tmp_path / storage.EXPORTS).exists()
+    assert not (tmp_path / "global_step_5" / "actor" / "huggingface" / "model.safetensors").exists()
+
+
+def test_too_little_space_is_said_before_writing(tmp_path, monkeypatch):
+    write_checkpoint(tmp_path, 10)
+    monkeypatch.setattr(storage.shutil, "disk_usage", lambda _path: SimpleNamespace(free=10))
+    with pytest.raises(UserError, match=r"needs about .* GB.*continues from step 10"):
+        storage.require_space(tmp_path)
