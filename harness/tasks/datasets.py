@@ -46,10 +46,15 @@ class Copy:
 
 @dataclass(frozen=True)
 class Dataset:
-    """``task`` is the reward task of the rows. ``splits`` of the files are the names ``load`` takes."""
+    """``task`` is the reward task of the rows; the splits of the files are the names that ``load`` takes.
+
+    ``references``: ``published`` keeps a reference text as it is (training data), ``normalised`` brings it into the
+    form that the evaluation compares (benchmarks; see harness/tasks/references.py).
+    """
 
     name: str
     task: str
+    references: str
     title: str
     source: Source
     files: tuple[File, ...]
@@ -69,6 +74,7 @@ DATASETS: dict[str, Dataset] = {
         Dataset(
             name="rlla_4k",
             task="tool_calling",
+            references="published",
             title="ToolRL rlla_4k, tool calling",
             source=Source("repository", "qiancheng0/ToolRL", "8cee13ec0ca72f0461da372a93a6fd8140dbb840"),
             files=(
@@ -91,6 +97,7 @@ DATASETS: dict[str, Dataset] = {
         Dataset(
             name="deepscaler",
             task="maths",
+            references="published",
             title="DeepScaleR-Preview, maths training",
             source=Source("hub", "agentica-org/DeepScaleR-Preview-Dataset", None),
             files=(File("train", "deepscaler*.json*", None),),
@@ -101,6 +108,7 @@ DATASETS: dict[str, Dataset] = {
         Dataset(
             name="deepscaler_1209",
             task="maths",
+            references="published",
             title="1,209 rows of DeepScaleR-Preview, for trials",
             source=Source("repository", "ypwang61/One-Shot-RLVR", "21ed529ec90002597c92aee957af1dd8166bb66c"),
             files=(
@@ -118,6 +126,7 @@ DATASETS: dict[str, Dataset] = {
         Dataset(
             name="math500",
             task="maths",
+            references="normalised",
             title="MATH-500, test",
             source=Source("hub", "HuggingFaceH4/MATH-500", None),
             files=(File("test", "test.jsonl", 500),),
@@ -136,6 +145,7 @@ DATASETS: dict[str, Dataset] = {
         Dataset(
             name="aime_2024",
             task="maths",
+            references="normalised",
             title="AIME 2024",
             source=Source("hub", "HuggingFaceH4/aime_2024", None),
             files=(File("test", "data/train-*.parquet", 30),),
@@ -160,6 +170,7 @@ DATASETS: dict[str, Dataset] = {
         Dataset(
             name="amc_2022_2023",
             task="maths",
+            references="normalised",
             title="AMC 12 2022 and 2023",
             source=Source("hub", "AI-MO/aimo-validation-amc", None),
             files=(File("test", "data/train-*.parquet", 83),),
@@ -178,6 +189,7 @@ DATASETS: dict[str, Dataset] = {
         Dataset(
             name="minerva",
             task="maths",
+            references="normalised",
             title="Minerva Math (OCWCourses)",
             source=Source("hub", "math-ai/minervamath", None),
             files=(File("test", "*test*", 272),),
@@ -202,6 +214,7 @@ DATASETS: dict[str, Dataset] = {
         Dataset(
             name="olympiadbench",
             task="maths",
+            references="normalised",
             title="OlympiadBench, OE_TO_maths_en_COMP",
             source=Source("hub", "Hothan/OlympiadBench", None),
             files=(File("test", "OlympiadBench/OE_TO_maths_en_COMP/*.parquet", 674),),

@@ -1,5 +1,6 @@
 """Bringing files of a source here: from the hub (HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE are honoured) or from a
-file tree on GitHub. Interrupted downloads continue where they stopped; progress is shown on a terminal.
+file tree on GitHub. An interrupted download goes on where it stopped, also in a later command; progress is shown on a
+terminal.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UserError
+from harness.tasks.checksums import git_blob_of, sha256_of
 from harness.tasks.datasets import Dataset, File
 
 REPOSITORY_ENDPOINT_VARIABLE = "DARA_REPOSITORY_ENDPOINT"
 _REPOSITORY_ENDPOINT = "https://raw.githubusercontent.com"
-_CHUNK = 1 << 16
 _TIMEOUT = 30.0
 
 
@@ -41,15 +42,15 @@ def download(dataset: Dataset, revision: str | None, partial: Path) -> tuple[str
     Raises Unreachable without a network, UserError for a revision or file that the source does not have.
     """
     if dataset.source.kind == "hub":
-        return _from_hub(dataset, revision)
+        return _from_hub(dataset, revision, partial)
     if revision is None:
         raise UserError(
             f"data set {dataset.name}: a repository source needs a pinned commit in harness/tasks/datasets.py"
         )
     arrived = []
     for file in dataset.files:
-        local = partial / file.path.replace("/", "__")
-        _from_repository(f"{_repository_endpoint()}/{dataset.source.name}/{revision}/{file.path}", local)
+        local = partial / revision / file.path
+        _receive(f"{_repository_endpoint()}/{dataset.source.name}/{revision}/{file.path}", local, {})
         arrived.append(Arrived(file, file.path, local, file.sha256, file.git_blob))
     return revision, arrived
 
@@ -66,9 +67,10 @@ def endpoint_variable(dataset: Dataset) -> str:
     return "HF_ENDPOINT" if dataset.source.kind == "hub" else REPOSITORY_ENDPOINT_VARIABLE
 
 
-def _from_hub(dataset: Dataset, revision: str | None) -> tuple[str, list[Arrived]]:
+def _from_hub(dataset: Dataset, revision: str | None, partial: Path) -> tuple[str, list[Arrived]]:
     import httpx
-    from huggingface_hub import HfApi, errors, hf_hub_download
+    from huggingface_hub import HfApi, errors, hf_hub_url
+    from huggingface_hub.utils import build_hf_headers
 
     repository = dataset.source.name
     endpoint = os.environ.get("HF_ENDPOINT") or None
@@ -77,25 +79,21 @@ def _from_hub(dataset: Dataset, revision: str | None) -> tuple[str, list[Arrived
         info = HfApi(endpoint=endpoint).dataset_info(
             repository, revision=revision, files_metadata=True, timeout=_TIMEOUT
         )
-        commit = info.sha or revision
-        if commit is None:
-            raise UserError(f"{where} does not say its commit; check HF_ENDPOINT={endpoint}")
+        if info.sha is None:
+            raise UserError(f"{where}: the hub does not tell the commit; check HF_ENDPOINT={endpoint}")
         published = {item.rfilename: item for item in info.siblings or []}
         arrived = []
         for file in dataset.files:
             path = _match(file.path, list(published), where)
-            local = hf_hub_download(repository, path, repo_type="dataset", revision=commit, endpoint=endpoint)
             item = published[path]
-            arrived.append(
-                Arrived(
-                    file,
-                    path,
-                    Path(local),
-                    item.lfs.sha256 if item.lfs else None,
-                    None if item.lfs else item.blob_id,
-                )
-            )
-        return commit, arrived
+            sha256, git_blob = (item.lfs.sha256, None) if item.lfs else (None, item.blob_id)
+            local = _cached(repository, path, info.sha, sha256, git_blob)
+            if local is None:
+                local = partial / info.sha / path
+                address = hf_hub_url(repository, path, repo_type="dataset", revision=info.sha, endpoint=endpoint)
+                _receive(address, local, build_hf_headers())
+            arrived.append(Arrived(file, path, local, sha256, git_blob))
+        return info.sha, arrived
     except errors.RevisionNotFoundError as error:
         raise UserError(
             f"{where} has no revision {revision}; correct it in harness/tasks/datasets.py or remove the data set from "
@@ -103,22 +101,25 @@ def _from_hub(dataset: Dataset, revision: str | None) -> tuple[str, list[Arrived
         ) from error
     except errors.GatedRepoError as error:
         raise UserError(f"{where} wants its terms accepted on the hub and HF_TOKEN set") from error
-    except (errors.RepositoryNotFoundError, errors.RemoteEntryNotFoundError) as error:
+    except errors.RepositoryNotFoundError as error:
         raise UserError(f"{where} is not on the hub {endpoint or ''}: check HF_ENDPOINT and HF_TOKEN") from error
-    except (
-        errors.OfflineModeIsEnabled,
-        errors.LocalEntryNotFoundError,
-        errors.HfHubHTTPError,
-        httpx.HTTPError,
-    ) as error:
+    except (errors.OfflineModeIsEnabled, errors.HfHubHTTPError, httpx.HTTPError, Unreachable) as error:
         cached = _from_hub_cache(dataset, revision)
         if cached is not None:
             return cached
         raise Unreachable(_one_line(error)) from error
-    except OSError as error:
-        raise UserError(
-            f"{where} was not received whole: {_one_line(error)}; give the command again to go on"
-        ) from error
+
+
+def _cached(repository: str, path: str, commit: str, sha256: str | None, git_blob: str | None) -> Path | None:
+    """The file as the hub's client keeps it under HF_HOME, when it is there and whole."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(repository, path, revision=commit, repo_type="dataset")
+    if not isinstance(found, str):
+        return None
+    local = Path(found)
+    whole = (sha256 is None or sha256_of(local) == sha256) and (git_blob is None or git_blob_of(local) == git_blob)
+    return local if whole else None
 
 
 def _from_hub_cache(dataset: Dataset, revision: str | None) -> tuple[str, list[Arrived]] | None:
@@ -153,7 +154,7 @@ def _repository_endpoint() -> str:
     return os.environ.get(REPOSITORY_ENDPOINT_VARIABLE, _REPOSITORY_ENDPOINT).rstrip("/")
 
 
-def _from_repository(address: str, local: Path) -> None:
+def _receive(address: str, local: Path, headers: dict[str, str]) -> None:
     """Download into ``local``, going on from ``local.part`` where the server allows it."""
     import httpx
     from tqdm import tqdm
@@ -163,29 +164,29 @@ def _from_repository(address: str, local: Path) -> None:
     local.parent.mkdir(parents=True, exist_ok=True)
     part = local.with_name(local.name + ".part")
     have = part.stat().st_size if part.exists() else 0
-    headers = {"Range": f"bytes={have}-"} if have else {}
+    headers = {**headers, "Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
     try:
         with httpx.stream("GET", address, headers=headers, timeout=_TIMEOUT, follow_redirects=True) as answer:
             if answer.status_code == 416:
                 part.unlink()
-                raise Unreachable(f"{address} is shorter than the part that is here; give the command again")
+                raise Unreachable(f"{address} is shorter than the part that was here; give the command again")
             if answer.status_code == 404:
                 raise UserError(f"{address} does not exist: correct the revision or path in harness/tasks/datasets.py")
             answer.raise_for_status()
-            go_on = answer.status_code == 206
-            total = int(answer.headers.get("Content-Length", 0)) + (have if go_on else 0)
+            have = have if answer.status_code == 206 else 0
+            size = int(answer.headers.get("Content-Length", 0)) + have
             with (
-                open(part, "ab" if go_on else "wb") as file,
+                open(part, "ab" if have else "wb") as file,
                 tqdm(
-                    total=total or None,
-                    initial=have if go_on else 0,
+                    total=size or None,
+                    initial=have,
                     unit="B",
                     unit_scale=True,
-                    desc=local.name.rsplit("__", 1)[-1],
+                    desc=local.name,
                     disable=not sys.stderr.isatty(),
                 ) as bar,
             ):
-                for chunk in answer.iter_bytes(_CHUNK):
+                for chunk in answer.iter_raw():
                     file.write(chunk)
                     bar.update(len(chunk))
     except httpx.HTTPError as error:

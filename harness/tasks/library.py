@@ -26,6 +26,7 @@ from harness.tasks.datasets import DATASETS, Copy, Dataset, File
 from harness.tasks.prompts import Example
 
 LOCK_SCHEMA = 1
+PLACED = "files placed by hand"
 _ABOUT = 0.05
 
 
@@ -98,9 +99,17 @@ class Library:
                 return self._accept(wanted, copied.origin, None, [(wanted.files[0], path)], copied)
             placed = self._placed(wanted)
             if placed is not None:
-                entry = self.locked(name) or {}
-                return self._accept(wanted, entry.get("origin", "placed by hand"), entry.get("revision"), placed, None)
+                return self._accept(wanted, *self._origin(wanted), placed, None)
             return self._download(wanted)
+
+    def _origin(self, wanted: Dataset) -> tuple[str, str | None]:
+        """(origin, commit) of files that lie here: what their checksums prove, else what was locked, else unknown."""
+        if all(file.sha256 or file.git_blob for file in wanted.files):
+            return wanted.source.name, wanted.source.revision
+        entry = self.locked(wanted.name)
+        if entry is None or entry["origin"] in [copied.origin for copied in wanted.copies]:
+            return PLACED, None
+        return entry["origin"], entry["revision"]
 
     def _download(self, wanted: Dataset) -> str:
         revision = self.revision(wanted)
@@ -111,15 +120,15 @@ class Library:
             paths = ", ".join(file.path for file in wanted.files)
             raise UserError(
                 f"data set {wanted.name} is not here and its source can't be reached ({error}): download {paths} of "
-                f"{downloads.page_of(wanted, revision)} elsewhere, put it below {self._source(wanted.name)} and give the "
-                f"command again, or set {downloads.endpoint_variable(wanted)} to a mirror"
+                f"{downloads.page_of(wanted, revision)} elsewhere, put it below {self._source(wanted.name)} and give "
+                f"the command again, or set {downloads.endpoint_variable(wanted)} to a mirror"
             ) from error
         files = []
         for item in arrived:
             claims = (("sha256", item.sha256, sha256_of), ("git", item.git_blob, git_blob_of))
             for kind, claimed, measure in claims:
                 if claimed is not None and measure(item.local) != claimed:
-                    item.local.resolve().unlink(missing_ok=True)
+                    item.local.unlink(missing_ok=True)
                     raise UserError(
                         f"data set {wanted.name}: {item.path} arrived damaged ({kind} checksum {claimed[:12]} was "
                         "published); it was deleted, give the command again"
@@ -155,7 +164,7 @@ class Library:
                 problem = self._checksum_problem(wanted, file, path, path)
                 if problem is not None:
                     raise UserError(f"data set {wanted.name}: {problem}; delete the file and fetch it again")
-            examples = records.read_examples(path, wanted.task)
+            examples = records.read_examples(path, wanted.task, wanted.references)
             problem = _row_problem(wanted, file, len(examples), copied)
             if problem is not None:
                 raise UserError(f"data set {wanted.name}: {path}: {problem}")
@@ -200,7 +209,9 @@ class Library:
                 problem = f"{path} has sha256 {digest}, the lock file says {recorded['sha256']}"
             if problem is None:
                 try:
-                    problem = _row_problem(wanted, file, len(records.read_examples(path, wanted.task)), copied)
+                    problem = _row_problem(
+                        wanted, file, len(records.read_examples(path, wanted.task, wanted.references)), copied
+                    )
                 except UserError as error:
                     problem = str(error)
             problems += [problem] if problem else []

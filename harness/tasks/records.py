@@ -22,14 +22,17 @@ _IDENTIFIER = ("unique_id", "id", "idx")
 _ROLES = ("system", "user")
 
 
-def read_examples(path: Path, task: str) -> list[Example]:
-    """All examples of a file for a task (``tool_calling`` or ``maths``). UserError names the file and the row."""
+def read_examples(path: Path, task: str, references: str) -> list[Example]:
+    """All examples of a file, for ``task`` and ``references`` as in a :class:`harness.tasks.datasets.Dataset`.
+
+    UserError names the file and the row: also for a tool-calling reference that can't be parsed.
+    """
     examples = []
     for index, row in enumerate(_rows(path)):
         try:
             if not isinstance(row, Mapping):
                 raise ValueError(f"a row is a {type(row).__name__}, not an object")
-            examples.append(_maths(row, index) if task == "maths" else _tool_calling(row, index))
+            examples.append(_maths(row, index, references) if task == "maths" else _tool_calling(row, index))
         except (ValueError, TypeError, KeyError) as error:
             raise UserError(
                 f"{path}, row {index}: {error}; fetch the file again, or remove the row and its checksum"
@@ -45,12 +48,12 @@ def _tool_calling(row: Mapping[str, Any], index: int) -> Example:
     return Example(_messages(row["prompt"]), reference, index)
 
 
-def _maths(row: Mapping[str, Any], index: int) -> Example:
+def _maths(row: Mapping[str, Any], index: int, references: str) -> Example:
     if "prompt" in row and "reward_model" in row:
         messages = _messages(row["prompt"])
         if len(messages) != 1:
             raise ValueError(f"a maths prompt of {len(messages)} messages, not one user turn")
-        return Example(maths_messages(messages[0]["content"]), reference_text(_reward_model(row)), index)
+        return Example(maths_messages(messages[0]["content"]), _reference(_reward_model(row), references), index)
     problem = _first(row, _PROBLEM)
     if not isinstance(problem, str) or not problem.strip():
         raise ValueError(f"no problem text under {' or '.join(_PROBLEM)}")
@@ -60,9 +63,12 @@ def _maths(row: Mapping[str, Any], index: int) -> Example:
     if answer is None:
         raise ValueError(f"no answer under {' or '.join(_ANSWER)} and no box in the solution")
     identifier = _first(row, _IDENTIFIER)
-    return Example(
-        maths_messages(problem), reference_text(answer), index, None if identifier is None else str(identifier)
-    )
+    text = _reference(answer, references)
+    return Example(maths_messages(problem), text, index, None if identifier is None else str(identifier))
+
+
+def _reference(answer: Any, references: str) -> str:
+    return answer if references == "published" and isinstance(answer, str) else reference_text(answer)
 
 
 def _reward_model(row: Mapping[str, Any]) -> str:
