@@ -121,15 +121,16 @@ def deterministic() -> Iterator[None]:
     """One CPU thread and deterministic kernels inside, the previous settings afterwards."""
     # cuBLAS reads this when the first product runs; without it torch refuses deterministic mode on a GPU.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    threads, enabled = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    threads, mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    # The same switch as use_deterministic_algorithms, which first imports the compiler (two seconds).
+    torch.set_deterministic_debug_mode("error")
     # Nothing here reads memory it has not written, and filling it costs a tenth of a step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
         yield
     finally:
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(enabled)
+        torch.set_deterministic_debug_mode(mode)
         torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]

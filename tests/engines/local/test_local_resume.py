@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import signal
-import time
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,35 +13,10 @@ import pytest
 import torch
 from local_stub import StubTask, comparable, one_attempt, stub_config
 
-from harness.config import RunConfig
 from harness.engines.local import checkpoints
 from harness.engines.local.trainer import EXPORT, train_on
 from harness.errors import UserError
 from harness.store import Run, RunStore
-
-
-def worker_context() -> multiprocessing.context.ForkServerContext:
-    """Processes that start with the trainer imported, forked from one that has never trained."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.engines.local.trainer", "harness.store"])
-    return context
-
-
-def kill_after(folder: Path, config: RunConfig, step: int, delay: float) -> bool:
-    """Start an attempt and SIGKILL it ``delay`` seconds after ``step`` was logged; False if it finished before that."""
-    run = RunStore(folder / "runs").create(config)
-    process = worker_context().Process(target=one_attempt, args=(folder, config))
-    process.start()
-    deadline = time.monotonic() + 60
-    while process.is_alive() and run.metrics.last_step() < step:
-        assert time.monotonic() < deadline, "the run does not move"
-        time.sleep(0.001)
-    time.sleep(delay)
-    assert process.pid is not None
-    if process.is_alive():
-        os.kill(process.pid, signal.SIGKILL)
-    process.join(30)
-    return process.exitcode == -signal.SIGKILL
 
 
 def outcome(run: Run) -> dict[str, object]:
@@ -72,15 +46,18 @@ def _lines(path: Path) -> list[dict[str, object]]:
     ],
 )
 def test_killed_at_random_moments_and_continued(tmp_path: Path, seed: int, method: str, changes: dict) -> None:
-    config = stub_config(method, seed=seed, steps=14, checkpoint_every=3, rollouts_every=4, **changes)
+    keywords = {"method": method, "seed": seed, "steps": 14, "checkpoint_every": 3, "rollouts_every": 4, **changes}
+    config = stub_config(**keywords)
     expected = outcome(one_attempt(tmp_path / "whole", config))
     assert set(expected["evaluations"]) == {"0.json", "3.json", "6.json", "9.json", "12.json", "14.json"}
     random = np.random.default_rng(seed)
-    kills = 0
-    for step in sorted(random.integers(1, 14, 4).tolist()):
-        kills += kill_after(tmp_path / "killed", config, step, float(random.uniform(0, 0.05)))
-    assert kills >= 2
-    continued = one_attempt(tmp_path / "killed", config)
+    kills = [[step, random.uniform(0, 0.05)] for step in sorted(random.integers(0, 13, 6).tolist())]
+    script = Path(__file__).with_name("local_kills.py")
+    command = [sys.executable, str(script), str(tmp_path / "killed"), json.dumps(keywords), json.dumps(kills)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) >= 4
+    continued = RunStore(tmp_path / "killed" / "runs").create(config)
     assert len({row["attempt"] for row in continued.metrics.rows()}) > 1
     actual = outcome(continued)
     for part in expected:
