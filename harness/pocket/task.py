@@ -17,6 +17,7 @@ from harness.pocket import arithmetic, recipe, tool_calling
 from harness.pocket.cache import built, content_key
 from harness.pocket.recipe import Recipe
 from harness.pocket.tokenizer import ARITHMETIC_PIECES, TOOL_CALLING_PIECES, PocketTokenizer
+from harness.pocket.words import PARAMETERS
 
 # First word of a seed sequence: training and evaluation prompts never come from the same stream.
 TRAINING_STREAM, EVALUATION_STREAM = 1, 2
@@ -45,11 +46,11 @@ class Family:
 
     name: str
     recipe: Recipe
-    pieces: str
     sources: tuple[str, ...]
     draw_question: Callable[[np.random.Generator], Question]
     draw_pair: Callable[[np.random.Generator], tuple[str, str]]
     tokenizer: Callable[[], PocketTokenizer]
+    value_texts: tuple[str, ...]
     flaws: Callable[[str], dict[str, bool]]
 
 
@@ -123,7 +124,10 @@ class PocketTask:
 
         title = f"warm start {self.family.name} (seed {self.warm_start_seed})"
         family = self.family
-        build_checkpoint(folder, family.recipe, self.warm_start_seed, self.tokenizer, family.draw_pair, title)
+        values = [token for text in family.value_texts for token in self.tokenizer.encode(text)]
+        build_checkpoint(
+            folder, family.recipe, self.warm_start_seed, self.tokenizer, family.draw_pair, values, title
+        )
 
 
 def tool_calling_family(made: Recipe) -> Family:
@@ -139,11 +143,11 @@ def tool_calling_family(made: Recipe) -> Family:
     return Family(
         name="tool_calling",
         recipe=made,
-        pieces=TOOL_CALLING_PIECES,
         sources=("tool_calling.py", "words.py"),
         draw_question=tool_calling.draw_query,
         draw_pair=draw_pair,
         tokenizer=lambda: PocketTokenizer.of(tool_calling.every_piece(), TOOL_CALLING_PIECES),
+        value_texts=tuple(str(value) for parameter in PARAMETERS.values() for value in parameter.values),
         flaws=tool_calling.flaws,
     )
 
@@ -160,11 +164,11 @@ def arithmetic_family(made: Recipe) -> Family:
     return Family(
         name="arithmetic",
         recipe=made,
-        pieces=ARITHMETIC_PIECES,
         sources=("arithmetic.py",),
         draw_question=arithmetic.draw_sum,
         draw_pair=draw_pair,
         tokenizer=lambda: PocketTokenizer.of(arithmetic.every_piece(), ARITHMETIC_PIECES),
+        value_texts=(),
         flaws=arithmetic.flaws,
     )
 
