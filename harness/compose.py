@@ -137,7 +137,7 @@ class Composer:
 
     def __init__(self, loader: Any) -> None:
         """``loader``: Hydra's config loader (``hydra_context.config_loader``)."""
-        self._loader = loader
+        self.loader = loader
         self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def compose(self, overrides: Sequence[str]) -> RunConfig:
@@ -152,7 +152,7 @@ class Composer:
         from omegaconf import OmegaConf
 
         with one_line_errors(overrides):
-            config = self._loader.load_configuration(
+            config = self.loader.load_configuration(
                 config_name="config", overrides=list(overrides), run_mode=RunMode.RUN
             )
             OmegaConf.set_struct(config, False)
@@ -160,6 +160,17 @@ class Composer:
             content = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         assert isinstance(content, dict)
         return {str(key): value for key, value in content.items()}
+
+
+@contextlib.contextmanager
+def composing() -> Iterator[Composer]:
+    """A composer outside ``harness/run.py``: for tables, plans and tests. Not to be nested."""
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    register_methods([])
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield Composer(GlobalHydra.instance().config_loader())
 
 
 def _split(overrides: Sequence[str]) -> tuple[tuple[str, ...], dict[str, int]]:

@@ -49,6 +49,11 @@ def unique_runs(rows: Iterable[Sequence[str]], composer: Composer) -> tuple[list
     return list(runs.values()), count - len(runs)
 
 
+def study_runs(study: str, composer: Composer) -> list[RunConfig]:
+    """The runs of a study. Raises :class:`UserError` for one that does not exist."""
+    return unique_runs(expand([f"study={study}"], composer.loader), composer)[0]
+
+
 def studies() -> list[str]:
     return sorted(path.stem for path in (CONF / "study").glob("*.yaml") if path.stem != "none")
 

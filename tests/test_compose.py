@@ -6,10 +6,8 @@ import itertools
 from pathlib import Path
 
 import pytest
-from hydra import initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 
-from harness.compose import CONF, Composer, register_methods, run_config_from_mapping, run_config_to_mapping
+from harness.compose import CONF, Composer, composing, register_methods, run_config_from_mapping, run_config_to_mapping
 from harness.config import config_hash, run_id
 from harness.errors import UserError
 from harness.matrix import expand, studies, unique_runs
@@ -29,9 +27,8 @@ STUDIES = [
 
 @pytest.fixture(scope="module")
 def loader():
-    register_methods([])
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        yield GlobalHydra.instance().config_loader()
+    with composing() as found:
+        yield found.loader
 
 
 @pytest.fixture(scope="module")
