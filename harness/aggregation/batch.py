@@ -110,15 +110,11 @@ class Batch:
         return self._reduce(np.maximum, values)
 
     def _reduce(self, operation: np.ufunc, values: Floats) -> Floats:
-        if values.ndim == 1:
-            return np.asarray(operation.reduceat(values, self.starts))
-        return np.array([operation.reduceat(column, self.starts) for column in values.T]).T
+        return np.asarray(operation.reduceat(values.T, self.starts, axis=-1)).T
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
         """A value per group to each of its responses: [B] -> [N], [B, K] -> [N, K]."""
-        if values.ndim == 1:
-            return np.repeat(values, self.sizes)
-        return np.array([np.repeat(column, self.sizes) for column in values.T]).T
+        return np.repeat(values.T, self.sizes, axis=-1).T
 
     def std(self, ddof: int = 1) -> Floats:
         """Standard deviation of each channel in each group [B, K], over present rewards; 0 where it is constant."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -108,15 +110,16 @@ def group_codes(groups: Any, count: int) -> tuple[NDArray[np.intp], list[Hashabl
     labels = label_list(groups)
     if len(labels) != count:
         raise ValueError(f"groups has {len(labels)} labels for {count} responses")
+    rows: defaultdict[Hashable, int] = defaultdict(itertools.count().__next__)
     try:
-        rows = {label: row for row, label in enumerate(dict.fromkeys(labels))}
+        codes = np.fromiter(map(rows.__getitem__, labels), dtype=np.intp, count=count)
     except TypeError:
-        position = next(n for n, label in enumerate(labels) if not isinstance(label, Hashable) or _unhashable(label))
+        position = next(n for n, label in enumerate(labels) if _unhashable(label))
         raise ValueError(f"group label {labels[position]!r} of response {position} is not hashable") from None
     for label in rows:
         if label is None or label != label:
             raise ValueError(f"group label of response {labels.index(label)} is missing ({label!r})")
-    return np.fromiter(map(rows.__getitem__, labels), dtype=np.intp, count=count), list(rows)
+    return codes, list(rows)
 
 
 def _unhashable(label: object) -> bool:

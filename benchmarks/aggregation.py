@@ -1,0 +1,110 @@
+"""Speed of aggregate(): milliseconds per method and batch, growth with N, and the ratio to verl's gdpo estimator.
+
+``python benchmarks/aggregation.py [--million]``; verl's estimator is timed if verl is installed, otherwise its loop is
+left out. Prints figures with their targets, asserts nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from harness.aggregation import aggregate, method_names
+
+RATES = {"correctness": 0.5, "format": 0.05, "length": 0.8}
+
+
+def batch(responses: int, channels: int, group_size: int = 4) -> tuple[dict[str, Any], Any, Any]:
+    rng = np.random.default_rng(0)
+    rewards = {name: (rng.random(responses) < RATES[name]) * 1.0 for name in list(RATES)[:channels]}
+    groups = [f"uid-{row // group_size}" for row in range(responses)]
+    return rewards, groups, rng.integers(1, 1000, responses)
+
+
+def needed(method: str, channels: list[str]) -> dict[str, Any]:
+    if method in ("saw", "saw_grpo", "sa_mrpo"):
+        return {"bounds": dict.fromkeys(channels, (0, 1))}
+    if method.startswith("static"):
+        return {"weights": dict.fromkeys(channels, 2.0)}
+    return {}
+
+
+def milliseconds(call: Callable[[], Any], repeats: int) -> float:
+    """The best of ``repeats`` calls, after one to warm up: what the code takes when nothing else wants the core."""
+    call()
+    found = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - start)
+    return 1e3 * min(found)
+
+
+def timed(method: str, responses: int, channels: int, repeats: int) -> float:
+    rewards, groups, lengths = batch(responses, channels)
+    names = list(rewards)
+    parameters = needed(method, names)
+    return milliseconds(
+        lambda: aggregate(
+            method, rewards, groups, channels=names, lengths=lengths, normalization="token", **parameters
+        ),
+        repeats,
+    )
+
+
+def verl_gdpo(responses: int) -> float | None:
+    """Milliseconds of verl's gdpo estimator on the same rewards, two channels; None without verl."""
+    if importlib.util.find_spec("verl") is None:
+        return None
+    import torch
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+
+    rewards, groups, _ = batch(responses, 2)
+    width = 16
+    mask = torch.ones(responses, width)
+    token_rewards = torch.zeros(responses, width)
+    token_rewards[:, -1] = torch.tensor(sum(rewards.values()))
+    arguments = {
+        "token_level_rewards": token_rewards,
+        "response_mask": mask,
+        "index": np.array(groups, dtype=object),
+        "config": {"gdpo_reward_keys": list(rewards), "gdpo_reward_weights": None},
+        "non_tensor_batch": {name: np.array(values) for name, values in rewards.items()},
+        "batch": {
+            "prompts": torch.zeros(responses, 4, dtype=torch.long),
+            "attention_mask": torch.ones(responses, 4 + width, dtype=torch.long),
+        },
+    }
+    estimator = get_adv_estimator_fn("gdpo")
+    return milliseconds(lambda: estimator(**arguments), 5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--million", action="store_true", help="also every method on 1,000,000 x 3")
+    arguments = parser.parse_args()
+    small = timed("dara_asym", 2048, 2, 200)
+    print(f"dara_asym, 2,048 x 2: {small:.2f} ms (target <= 2)")
+    theirs = verl_gdpo(2048)
+    if theirs is None:
+        print("verl is not installed here: no comparison with its gdpo estimator (target >= 50 times faster)")
+    else:
+        print(f"verl's gdpo estimator, same batch: {theirs:.1f} ms, {theirs / small:.0f} times (target >= 50)")
+    for method in method_names():
+        print(f"{method}, 2,048 x 3: {timed(method, 2048, 3, 100):.2f} ms (target <= 3)")
+    for responses in (10_000, 100_000, 1_000_000):
+        spent = timed("dara_asym", responses, 3, 5)
+        print(f"dara_asym, {responses:,} x 3: {spent:.0f} ms, {1e3 * spent / responses:.2f} us a response")
+    print("   (target <= 1,500 ms for 1,000,000; linear in N: the last column stays)")
+    if arguments.million:
+        for method in method_names():
+            print(f"{method}, 1,000,000 x 3: {timed(method, 1_000_000, 3, 2) / 1e3:.2f} s (target <= 2)")
+
+
+if __name__ == "__main__":
+    main()
