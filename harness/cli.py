@@ -24,6 +24,7 @@ class Command:
 COMMANDS: dict[str, Command] = {
     "collect": Command("harness.analysis.collect", "runs and published numbers into results/*.parquet"),
     "data": Command("harness.tasks.data_command", "fetch, verify and list the data sets"),
+    "doctor": Command("harness.launch.doctor", "check packages, hardware, data and rewards before a run"),
     "grade": Command("harness.rewards.grade_command", "score responses from a file with the rewards and graders"),
     "status": Command("harness.store.status_command", "every run, its state and why it is in that state"),
 }

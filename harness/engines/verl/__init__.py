@@ -7,10 +7,12 @@ and continues from the last whole checkpoint. Nothing here imports verl before i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from harness.config import RunConfig
+    from harness.launch.findings import Finding
     from harness.store import Run
 
 
@@ -37,6 +39,13 @@ def prepare(configs: Sequence[RunConfig]) -> None:
             from harness.pocket import pocket_task
 
             pocket_task(config).checkpoint  # noqa: B018
+
+
+def diagnose(config: RunConfig, run: Path | None) -> list[Finding]:
+    """What ``python -m harness doctor`` reports about a run of this engine."""
+    from harness.engines.verl import preflight
+
+    return preflight.diagnose(config, run)
 
 
 def _never() -> bool:

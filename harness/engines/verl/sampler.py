@@ -111,14 +111,14 @@ class GroupSampler(ReplayBuffer):
 
     def _wait(self, partition_id: str, count: int) -> None:
         """Until no group is pending or running and at least ``count`` are there."""
-        started = time.monotonic()
+        last_report = time.time()
         while True:
             self._sync_metadata_from_transfer_queue()
             unfinished = self.pending_keys[partition_id] | self.running_keys[partition_id]
             ended = self.finished_keys[partition_id] | self.failure_keys[partition_id]
             if not unfinished and len(ended) >= count:
                 return
-            self._wait_for_next_poll(partition_id, started)
+            last_report = self._wait_for_next_poll(partition_id, last_report)
 
     def _refuse_failures(self, partition_id: str) -> None:
         failed = self.failure_keys[partition_id]
