@@ -15,12 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
-from harness.aggregation import Aggregation, Method, aggregate_batch, get_method, load_method, prepare
+from harness.aggregation import Aggregation
 from harness.config import RunConfig
 from harness.engines.local import checkpoints, settings
+from harness.engines.local.advantages import Aggregator
 from harness.engines.local.checkpoints import Checkpoint
 from harness.engines.local.generation import Experience, StepExperience, TrainingFailed, collect, experience
 from harness.engines.local.optimizer import AdamW
@@ -79,7 +79,7 @@ class _Trainer:
     def __init__(self, config: RunConfig, run: Run, task: Task, device: torch.device) -> None:
         self.config, self.run, self.task = config, run, task
         self.channels = list(config.task.channels)
-        self.method = _method(config)
+        self.aggregate = Aggregator(config)
         self.reference = load_policy(task.checkpoint, device)
         self.reference.requires_grad_(False)
         self.policy = load_policy(task.checkpoint, device)
@@ -127,42 +127,26 @@ class _Trainer:
     def _train_step(self, step: int) -> _Outcome:
         config = self.config
         collected = collect(self.policy, self.task, config, step)
-        before = self._aggregate(collected.generated) if config.training.filter != "none" else None
+        before = self.aggregate(collected.generated, step) if config.training.filter != "none" else None
         trained = collected.trained
         if trained is None:
             _log.warning("step %d: the filter kept no group, the policy stays as it is", step)
             return _Outcome(collected, None, before, None, None)
         batches = mini_batches(trained, self.reference, config)
         kl = reference_kl(batches)
-        aggregation = self._aggregate(trained)
+        aggregation = self.aggregate(trained, step)
         advantages = aggregation.advantages
         if settings.sees_reward_kl(config):
-            advantages = self._aggregate(trained, config.training.reward_kl_coefficient * kl).advantages
-        if not np.isfinite(advantages).all():
-            raise TrainingFailed(f"step {step}: method {config.method.name} gave advantages that are not finite")
+            advantages = self.aggregate(trained, step, config.training.reward_kl_coefficient * kl).advantages
         statistics = update(self.policy, self.optimizer, batches, advantages, config, step)
         return _Outcome(collected, aggregation, before, float(kl.sum() / trained.lengths.sum()), statistics)
-
-    def _aggregate(self, batch: Experience, penalty: np.ndarray | None = None) -> Aggregation:
-        """Advantages of ``batch``. ``penalty`` [N] is taken from the first channel: for a method that sums the
-        channels this is the summed reward with the penalty in it, and only such methods get one."""
-        rewards = batch.rewards(self.channels)
-        if penalty is not None:
-            rewards[:, 0] -= penalty
-        try:
-            prepared = prepare(rewards, batch.prompt_of, channels=self.channels, lengths=batch.lengths)
-            return aggregate_batch(
-                self.method, prepared, normalization=self.config.task.normalization, **self.config.method.parameters
-            )
-        except ValueError as error:
-            raise TrainingFailed(f"step {self.step + 1}: method {self.config.method.name}: {error}") from error
 
     def _metrics(self, outcome: _Outcome) -> dict[str, Value]:
         generated = outcome.experience.generated
         row: dict[str, Value] = {f"reward/{name}": float(generated.channels[name].mean()) for name in self.channels}
         row["reward/score"] = float(generated.rewards(self.channels).sum(axis=1).mean())
         row |= {f"failure/{kind}": float(flags.mean()) for kind, flags in generated.failures.items()}
-        row |= _aggregation_metrics(outcome.aggregation, self.channels)
+        row |= self.aggregate.metrics(outcome.aggregation)
         if outcome.before_filter is not None:
             before = outcome.before_filter.density
             row |= {f"density_before_filter/{name}": before[name] for name in self.channels}
@@ -244,29 +228,6 @@ class _Trainer:
             lines.append(json.dumps(line, ensure_ascii=False) + "\n")
         make_folder(self.run.rollouts)
         write_atomically(self.run.rollouts / f"{self.step}.jsonl", "".join(lines).encode())
-
-
-def _aggregation_metrics(aggregation: Aggregation | None, channels: list[str]) -> dict[str, Value]:
-    if aggregation is None:
-        empty: dict[str, Value] = {f"{key}/{name}": 0.0 for key in ("density", "energy") for name in channels}
-        return empty | {f"weight/{name}": None for name in channels}
-    row: dict[str, Value] = {}
-    for name in channels:
-        row[f"density/{name}"] = aggregation.density[name]
-        row[f"energy/{name}"] = aggregation.energy[name]
-        row[f"weight/{name}"] = aggregation.weights[name]
-        row[f"cap_hit/{name}"] = int(aggregation.cap_hit[name])
-        row[f"missing/{name}"] = aggregation.missing[name]
-    return row
-
-
-def _method(config: RunConfig) -> Method:
-    try:
-        if config.method.file is not None:
-            return load_method(config.method.file, config.method.name)
-        return get_method(config.method.name)
-    except (ValueError, OSError, ImportError, SyntaxError) as error:
-        raise UserError(f"method {config.method.name}: {error}") from error
 
 
 def _single(config: RunConfig) -> RunConfig:

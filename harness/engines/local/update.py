@@ -89,6 +89,8 @@ def update(
 ) -> UpdateStatistics:
     """One optimiser update a mini-batch. ``advantages`` [N]. Raises TrainingFailed for a loss or gradient not
     finite."""
+    if not np.isfinite(advantages).all():
+        raise TrainingFailed(f"step {step}: method {config.method.name} gave advantages that are not finite")
     values = torch.from_numpy(advantages).float().to(policy.device)
     rows = []
     for number, batch in enumerate(batches, start=1):

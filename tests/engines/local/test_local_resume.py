@@ -42,7 +42,12 @@ def _lines(path: Path) -> list[dict[str, object]]:
     ("seed", "method", "changes"),
     [
         (0, "dara_asym", {}),
-        (1, "grpo", {"filter": "any_channel", "candidate_prompts": 6, "max_generation_batches": 2}),
+        pytest.param(
+            1,
+            "grpo",
+            {"filter": "any_channel", "candidate_prompts": 6, "max_generation_batches": 2},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_killed_at_random_moments_and_continued(tmp_path: Path, seed: int, method: str, changes: dict) -> None:
@@ -51,12 +56,12 @@ def test_killed_at_random_moments_and_continued(tmp_path: Path, seed: int, metho
     expected = outcome(one_attempt(tmp_path / "whole", config))
     assert set(expected["evaluations"]) == {"0.json", "3.json", "6.json", "9.json", "12.json", "14.json"}
     random = np.random.default_rng(seed)
-    kills = [[step, random.uniform(0, 0.05)] for step in sorted(random.integers(0, 13, 6).tolist())]
+    kills = [[step, random.uniform(0, 0.05)] for step in sorted(random.integers(0, 13, 4).tolist())]
     script = Path(__file__).with_name("local_kills.py")
     command = [sys.executable, str(script), str(tmp_path / "killed"), json.dumps(keywords), json.dumps(kills)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
-    assert int(result.stdout) >= 4
+    assert int(result.stdout) >= 3
     continued = RunStore(tmp_path / "killed" / "runs").create(config)
     assert len({row["attempt"] for row in continued.metrics.rows()}) > 1
     actual = outcome(continued)

@@ -11,8 +11,10 @@ import pytest
 import torch
 from local_stub import CHANNELS, StubTask, comparable, one_attempt, stub_config
 
+from harness.aggregation import method_names
 from harness.config import MethodConfig, RunConfig
 from harness.engines.local import generation, settings, trainer, update
+from harness.engines.local.advantages import Aggregator
 from harness.engines.local.policy import load_policy
 from harness.engines.local.trainer import EXPORT, TrainingFailed, train_on
 from harness.errors import UserError
@@ -79,6 +81,22 @@ def test_every_policy_loss_trains(tmp_path: Path, loss: str) -> None:
     if loss == "dapo":
         assert rows[0]["loss_kl"] >= 0
         assert rows[2]["loss_kl"] > rows[0]["loss_kl"]
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_every_method_trains(tmp_path: Path, method: str) -> None:
+    config = stub_config(method, steps=2)
+    rows = one_attempt(tmp_path, config).metrics.rows()
+    assert len(rows) == 2
+    assert all(row[f"weight/{channel}"] >= 0 for row in rows for channel in CHANNELS)
+
+
+def test_a_method_gets_the_bounds_of_the_task_and_its_progress() -> None:
+    config = stub_config("saw", steps=5)
+    assert Aggregator(config).parameters(1)["bounds"] == {"correctness": (0.0, 1.0), "length": (0.0, 1.0)}
+    schedule = dataclasses.replace(config, method=MethodConfig("rvpo", None, {"kappa": [0.5, 2.0], "progress": None}))
+    aggregator = Aggregator(schedule)
+    assert [aggregator.parameters(step)["progress"] for step in (1, 3, 5)] == [0.0, 0.5, 1.0]
 
 
 def test_the_exported_policy_is_the_trained_one(tmp_path: Path) -> None:
@@ -295,6 +313,8 @@ def _with(config: RunConfig, part: str, **changes: object) -> RunConfig:
         (_training(max_response_tokens=60), "= 68 exceed the 64 positions"),
         (_training(max_prompt_tokens=2), "more than training.max_prompt_tokens=2"),
         (dataclasses.replace(_training(), method=MethodConfig("grpoo", None, {})), "grpoo"),
+        (dataclasses.replace(_training(), method=MethodConfig("dara_sym", None, {"w_max": 0.5})), "w_max"),
+        (dataclasses.replace(_training(), method=MethodConfig("gdpo", None, {"weights": {"format": 1}})), "weights"),
         (dataclasses.replace(_training(), seed=-1), "seed=-1"),
     ],
 )
