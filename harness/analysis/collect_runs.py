@@ -20,8 +20,9 @@ import yaml
 
 from harness.analysis.results import Results
 from harness.errors import UserError
-from harness.store import Run, RunStore
+from harness.store import Run, RunStatus, RunStore
 from harness.store.metrics import MetricsLog
+from harness.store.status_sources import statuses
 from harness.store.stored_config import NAME as CONFIG_NAME
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -34,8 +35,9 @@ def collect_runs(root: str | Path) -> Results:
     store = RunStore(root)
     tables = _Tables()
     runs = store.runs()
+    states = statuses(runs)
     for run in runs:
-        _collect(run, tables)
+        _collect(run, states[run.run_id], tables)
     known = {run.run_id for run in runs}
     for name in _other_folders(store.root):
         if name not in known:
@@ -62,15 +64,14 @@ class _Tables:
         return Results.of(pd.DataFrame(self.index), metrics, evals, findings)
 
 
-def _collect(run: Run, tables: _Tables) -> None:
+def _collect(run: Run, status: RunStatus, tables: _Tables) -> None:
     log = run.metrics.read()
-    tables.index.append(_describe(run, log, tables))
+    tables.index.append(_describe(run, status, log, tables))
     _metrics(run.run_id, log, tables)
     _evaluations(run, log, tables)
 
 
-def _describe(run: Run, log: MetricsLog, tables: _Tables) -> dict[str, Any]:
-    status = run.status()
+def _describe(run: Run, status: RunStatus, log: MetricsLog, tables: _Tables) -> dict[str, Any]:
     config = _configuration(run, tables)
     if status.state == "damaged":
         tables.finding(run.run_id, "damaged", status.reason)
@@ -90,6 +91,7 @@ def _describe(run: Run, log: MetricsLog, tables: _Tables) -> dict[str, Any]:
         "engine": _part(config, "engine").get("name"),
         "setting_id": _digest(config, ("seed", "method")),
         "cell_id": _digest(config, ("seed",)),
+        "responses_per_step": _part(config, "training").get("responses_per_step"),
         "steps": status.steps,
         "last_step": log.rows[-1]["step"] if log.rows else 0,
         "state": status.state,

@@ -28,6 +28,7 @@ ENUMERATE_UP_TO: Final = 7
 """Bootstrap samples of at most this many runs are enumerated (1,716 distinct ones), so they need no random numbers."""
 BCA_MINIMUM: Final = 20
 _SPARSE = 4
+_CHUNK = 32  # resamples at once: their indices stay in the cache
 
 
 @dataclass(frozen=True)
@@ -86,24 +87,23 @@ def resampled_means(values: np.ndarray, rng: np.random.Generator, resamples: int
         means = (drawn @ distinct) / n
     else:
         means = np.empty((resamples, rows.shape[1]))
-        chunk = max(1, 4_000_000 // n)
-        for start in range(0, resamples, chunk):
-            size = min(chunk, resamples - start)
-            index = rng.integers(0, n, (size, n), dtype=np.uint32 if n > 65535 else np.uint16)
-            if rows.shape[1] == 1:
-                means[start : start + size, 0] = np.take(rows[:, 0], index).mean(axis=1)
-            else:
-                offsets = np.arange(size)[:, None] * n
-                weights = np.bincount((index + offsets).ravel(), minlength=size * n).reshape(size, n)
-                means[start : start + size] = weights @ rows / n
+        for start in range(0, resamples, _CHUNK):
+            size = min(_CHUNK, resamples - start)
+            index = rng.integers(0, n, (size, n))
+            for column in range(rows.shape[1]):
+                means[start : start + size, column] = rows[:, column][index].mean(axis=1)
     return means[:, 0] if values.ndim == 1 else means
 
 
 def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rare rows first: the conditional binomial draws of the multinomial are then cheapest."""
     if rows.shape[1] == 1:
         distinct, counts = np.unique(rows[:, 0], return_counts=True)
-        return distinct[:, None], counts
-    return np.unique(rows, axis=0, return_counts=True)
+        distinct = distinct[:, None]
+    else:
+        distinct, counts = np.unique(rows, axis=0, return_counts=True)
+    order = np.argsort(counts, kind="stable")
+    return distinct[order], counts[order]
 
 
 def mean_over_questions(
@@ -118,7 +118,7 @@ def mean_over_questions(
     together. ``key`` names the cell and seeds its generator.
 
     ``method``: ``percentile`` (the paper's) or ``bca`` (bias-corrected, accelerated), the latter only where it is
-    valid: at least 20 questions, a spread, and resamples on both sides of the estimate; elsewhere percentile with a note.
+    valid: at least 20 questions, a spread, resamples on both sides of the estimate; elsewhere percentile and a note.
     """
     values = _finite(values)
     n = len(values)

@@ -41,6 +41,7 @@ COLUMNS: Final[dict[str, pa.Schema]] = {
             ("engine", _text),
             ("setting_id", _text),  # equal for runs that differ in seed and method alone
             ("cell_id", _text),  # equal for runs that differ in seed alone
+            ("responses_per_step", _count),
             ("steps", _count),
             ("last_step", _count),
             ("state", _text),
