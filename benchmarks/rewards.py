@@ -46,7 +46,7 @@ def seconds_of(call: Callable[[], object]) -> float:
 def tool_calling_batch() -> float:
     rng = random.Random(0)
     responses, references = [], []
-    for prompt in range(512):
+    for _prompt in range(512):
         wanted = [_call(rng) for _ in range(rng.randint(1, 4))]
         references += [_answer(5, wanted)] * 4
         for _ in range(4):

@@ -1,4 +1,4 @@
-"""Outputs made to crash, stall or cheat a grader. ``corpus(size)`` scales the long ones to about ``size`` characters."""
+"""Outputs made to crash, stall or cheat a grader: ``corpus(size)`` makes the long ones about ``size`` long."""
 
 from __future__ import annotations
 
