@@ -5,6 +5,7 @@ NumPy float64 only, nothing of the project: the same code serves training, diagn
 """
 
 from harness.aggregation.batch import Batch, prepare
+from harness.aggregation.conflict import conflicts
 from harness.aggregation.core import Aggregation, aggregate, aggregate_batch
 from harness.aggregation.definition import Method, Scores, method
 from harness.aggregation.density import EPS, TAU, density_weights, expected_density
@@ -21,6 +22,7 @@ __all__ = [
     "Scores",
     "aggregate",
     "aggregate_batch",
+    "conflicts",
     "density_weights",
     "expected_density",
     "get_method",

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.aggregation import density_weights, expected_density
+from harness.aggregation import conflicts, density_weights, expected_density
 
 
 def test_expected_density_by_hand():
@@ -54,3 +54,10 @@ def test_density_weights():
     assert density_weights([0.0, 0.0], 5.0)[0].tolist() == [1.0, 1.0]
     with pytest.raises(ValueError, match=r"w_max is 0\.5"):
         density_weights([1.0], 0.5)
+
+
+def test_conflicts():
+    # zero, and anything up to tau, is neutral
+    advantages = np.array([[1.0, -1.0, 0.0], [1.0, 0.0, 2.0], [-1e-9, 1.0, 0.0], [0.0, 0.0, 0.0], [0.1, 0.2, -0.3]])
+    assert conflicts(advantages).tolist() == [True, False, False, False, True]
+    assert conflicts(advantages, tau=0.25).tolist() == [True, False, False, False, False]
