@@ -92,7 +92,8 @@ def _print_runs(results: Sequence[_Result], console: Console) -> None:
     for name in list(next(iter(names.values()), {})):
         table.add_column(name, overflow="fold")
     table.add_column("step", justify="right")
-    _add_value_columns(table, configs[0]) if configs else None
+    if configs:
+        _add_value_columns(table, configs[0], "(step)")
     for config, run, values in results:
         step = run.metrics.last_step()
         cells = [*map(escape, names[run.run_id].values()), f"{step}/{config.training.steps}"]
@@ -106,20 +107,26 @@ def _print_runs(results: Sequence[_Result], console: Console) -> None:
 
 
 def _print_methods(results: Sequence[_Result], console: Console) -> None:
-    """Over the seeds of each method: how many reached the threshold, and medians (of crossings: of those that did)."""
+    """Over the finished seeds of each method: how many reached the threshold, and medians (of the first step: over
+    those that did)."""
     config = results[0][0]
     watched = watched_channel(config)
     groups = _by_method(results)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="over seeds: reached, medians", title_justify="left")
+    table = Table(
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        title="medians over seeds (first step: over those that reached it)",
+        title_justify="left",
+    )
     for name in (*next(iter(groups)).split(_SEPARATOR)[::2], "seeds"):
         table.add_column(name)
     if watched is not None:
         table.add_column("reached", justify="right")
-    _add_value_columns(table, config)
+    _add_value_columns(table, config, "")
     for label, members in groups.items():
-        values = [item for _, _, item in members]
+        values = [item for config, run, item in members if run.metrics.last_step() >= config.training.steps]
         crossings = [item.crossing for item in values if item.crossing is not None]
-        cells = [*map(escape, label.split(_SEPARATOR)[1::2]), str(len(values))]
+        cells = [*map(escape, label.split(_SEPARATOR)[1::2]), _seeds(len(values), len(members))]
         if watched is not None:
             cells.append(f"{len(crossings)}/{len(values)}")
             cells.append(f"{statistics.median(crossings):g}" if crossings else "-")
@@ -130,14 +137,18 @@ def _print_methods(results: Sequence[_Result], console: Console) -> None:
     console.print(table)
 
 
-def _add_value_columns(table: Table, config: RunConfig) -> None:
+def _seeds(finished: int, all_of_them: int) -> str:
+    return str(finished) if finished == all_of_them else f"{finished} of {all_of_them}"
+
+
+def _add_value_columns(table: Table, config: RunConfig, beside_peak: str) -> None:
     watched = watched_channel(config)
     if watched is not None:
         table.add_column(f"first step with\n{watched} >= {THRESHOLDS[watched]:g}", justify="right")
     for channel in config.task.channels:
         table.add_column(f"{channel},\nlast {FINAL_STEPS} steps", justify="right")
     if watched is not None:
-        table.add_column(f"peak density\nof {watched} (step)", justify="right")
+        table.add_column(f"peak density\nof {watched} {beside_peak}", justify="right")
 
 
 def _by_method(results: Sequence[_Result]) -> dict[str, list[_Result]]:

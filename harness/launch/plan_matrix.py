@@ -20,7 +20,7 @@ _RUNS_READ = 20
 _FIRST_ESTIMATE = {("local", "pocket"): 1.2}
 """Seconds a step by (engine, model kind) until a run of the kind was measured: the pocket model on one 2020s core."""
 
-_ORIGINS = {"measured": "measured", "estimate": "an estimate, not measured yet"}
+_ORIGINS = {"measured": "measured", "estimate": "estimated, not measured yet"}
 
 _Kind = tuple[Any, ...]
 
@@ -90,9 +90,7 @@ def _cost(planned: Sequence[Planned], times: StepTimes, workers: int) -> str:
         return "nothing is left to do"
     parts = []
     if steps:
-        origin = " and ".join(
-            {"measured": "measured", "estimate": "estimated, not measured yet"}[s] for s in sorted(sources)
-        )
+        origin = " and ".join(_ORIGINS[source] for source in sorted(sources))
         parts.append(
             f"left: {steps} steps, about {_hours(total)} of one core ({origin}), {_hours(total / workers)} on "
             f"{workers} workers"

@@ -34,6 +34,7 @@ OPTIONS = ("workers",)
 OK, FAILED, ELSEWHERE, INTERRUPTED = 0, 1, 75, 130
 _POLL_SECONDS = 0.1
 _FILE_WIDTH = 140
+_SPARE_BYTES = 65536
 
 
 @dataclass
@@ -124,7 +125,8 @@ class _Signals:
 
     def __enter__(self) -> _Signals:
         for number in self._NUMBERS:
-            self._before[number] = signal.signal(number, self._count)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays in force
+                self._before[number] = signal.signal(number, self._count)
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -204,11 +206,12 @@ class _Pool:
             self._progress.ended(run, "interrupted", f"step {status.step} of {status.steps}")
         elif status.state == "interrupted":
             self._outcome.interrupted.append(run.run_id)
-            self._progress.ended(run, "interrupted", f"{_death(code)}; {status.reason}; the same command continues it")
+            reason = f"{_death(code)}; {status.reason}{_disk(run)}; the same command continues it"
+            self._progress.ended(run, "interrupted", reason)
         else:
             reason = status.reason if status.state in ("failed", "damaged") else _death(code)
             self._outcome.failed.append(run.run_id)
-            self._progress.ended(run, "failed", _with_last_line(run, reason, status.state))
+            self._progress.ended(run, "failed", _with_last_line(run, reason, status.state) + _disk(run))
 
     def _end_all(self) -> None:
         """Only on an unexpected error here: no worker outlives its pool."""
@@ -259,6 +262,14 @@ def _with_last_line(run: Run, reason: str, state: str) -> str:
     """A process that died before it could say anything left its last words in the log."""
     lines = [line for line in run.last_log_lines(5) if line.strip()]
     return f"{reason}: {lines[-1]}" if state == "new" and lines else reason
+
+
+def _disk(run: Run) -> str:
+    """A worker cannot say so in its log when the disk is full."""
+    disk = os.statvfs(run.path)
+    return (
+        f"; no space left on the disk of {run.path}, free some" if disk.f_bavail * disk.f_frsize < _SPARE_BYTES else ""
+    )
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -103,7 +103,8 @@ class Progress:
                 self.say(f"done   {self._name(run.run_id)}")
         else:
             self.say(f"{state}: {self._name(run.run_id)}: {reason}", "red" if state == "failed" else "yellow")
-            self.say(f"        log: {run.log_path}", "dim")
+            if state == "failed":
+                self.say(f"        log: {run.log_path}", "dim")
 
     def tick(self) -> None:
         now = time.monotonic()

@@ -220,6 +220,46 @@ def test_an_unwritable_folder_is_one_line(tmp_path: Path, make_run: MakeRun) -> 
         launch([make_run()], RunStore(tmp_path / "file" / "runs"))
 
 
+def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path, make_run: MakeRun) -> None:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        store = RunStore(folder / "runs")
+        config = make_run(fill_at=3)
+        outcome, text = launch([config], store)
+        assert outcome.exit_code == 1
+        assert f"no space left on the disk of {folder}" in text
+        run = store.get(run_id(config))
+        assert run.status().state == "interrupted"
+        logged = [row["step"] for row in run.metrics.rows()]
+        assert logged == list(range(1, len(logged) + 1))
+        assert len(logged) >= 2
+        (run.checkpoints / "full").write_text("")
+        outcome, text = launch([config], store)
+        assert outcome.exit_code == 0, text
+        assert [row["step"] for row in run.metrics.rows()] == [1, 2, 3, 4, 5]
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_nohup_stays_in_force() -> None:
+    script = (
+        "import os, signal\n"
+        "from harness.launch.pool import _Signals\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "with _Signals() as signals:\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    assert signals.received == 0\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    assert signals.received == 1\n"
+        "assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=HERE.parents[1])
+
+
 def test_the_closing_table(store: RunStore, make_run: MakeRun, capsys: pytest.CaptureFixture[str]) -> None:
     configs = [make_run("gdpo"), make_run("grpo")]
     assert pool.launch(configs, store=store, options={"workers": 2}, retry=False) == 0
