@@ -61,7 +61,10 @@ def _generated(config: RunConfig, run: Path) -> Inputs:
     total = write_prompts(files[0], (_row(task.reward_task, prompt.text, prompt.reference) for prompt in prompts))
     held_out = task.evaluation_prompts(training.evaluation_prompts)
     write_prompts(files[1], (_row(task.reward_task, prompt.text, prompt.reference) for prompt in held_out))
-    return Inputs(str(task.checkpoint), files[0], files[1], total)
+    # A folder without config.json: for a Qwen2 model transformers would put Qwen's own splitting rule in its place.
+    tokenizer = run / FOLDER / "tokenizer"
+    task.tokenizer.save_pretrained(tokenizer)
+    return Inputs(str(task.checkpoint), files[0], files[1], total, str(tokenizer))
 
 
 def _published(config: RunConfig, run: Path) -> Inputs:

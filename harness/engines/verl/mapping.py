@@ -32,12 +32,14 @@ MICRO_BATCH_SHARE = 2
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where the run's material lies: Hugging Face model, prompts (Parquet), and how many training prompts there are."""
+    """Where the run's material lies: Hugging Face model, prompts (Parquet), how many training prompts there are, and
+    the tokenizer's folder (None: the model's)."""
 
     model: str
     training: Path
     held_out: Path
     training_prompts: int
+    tokenizer: str | None = None
 
 
 def world_size(config: RunConfig) -> int:
@@ -104,6 +106,7 @@ def overrides(config: RunConfig, inputs: Inputs, run: Path, attempt: int) -> dic
         **_sampler(config),
         **_recorder(config, options, run, attempt),
         "actor_rollout_ref.model.path": inputs.model,
+        "actor_rollout_ref.model.tokenizer_path": inputs.tokenizer,
     }
     values.update(_cpu(config) if config.engine.device == "cpu" else _gpu(config, options))
     return values
