@@ -23,6 +23,7 @@ class Command:
 
 COMMANDS: dict[str, Command] = {
     "collect": Command("harness.analysis.collect", "runs and published numbers into results/*.parquet"),
+    "compare": Command("harness.analysis.compare_command", "two methods on one quantity, with interval, p and power"),
     "data": Command("harness.tasks.data_command", "fetch, verify and list the data sets"),
     "doctor": Command("harness.launch.doctor", "check packages, hardware, data and rewards before a run"),
     "grade": Command("harness.rewards.grade_command", "score responses from a file with the rewards and graders"),

@@ -1,7 +1,7 @@
 """A quantity of a run, named by one string, so that tables, comparisons and claims speak of the same thing.
 
-``bfcl_v4:accuracy/average``          an evaluation at the run's last evaluated step; ``...@60`` at step 60
-``reward/format``                     training metric, mean of the last 5 logged steps; ``...@60`` at step 60
+``bfcl_v4:accuracy/average``          an evaluation at the run's last step; ``...@60`` at step 60
+``reward/format``                     training metric, mean of the last 5 steps; ``...@60`` at step 60
 ``first_step/reward/format@0.8``      first crossing; ``stable_step/...`` the stable rule, ``sustained_step/...`` hold 3
 ``first_responses/reward/format@0.8`` the same in responses generated
 ``first_held_out/reward/length@0.95`` first evaluated checkpoint (benchmark ``pocket`` or ``held_out``)
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -88,8 +88,9 @@ def parse(text: str) -> Quantity:
 def values(results: Results, runs: pd.DataFrame, quantity: Quantity | str) -> pd.DataFrame:
     """One row for each run of ``runs``: run_id, method, seed, value, censored, after, last, note.
 
-    A run without the quantity keeps its row with value NaN and a note. For times ``censored`` says that the run was
-    not seen to reach it up to ``last``; its value is NaN.
+    A run without the quantity keeps its row with value NaN and a note; so does a run that ended early, where the
+    quantity is about the run's end. For times ``censored`` says that the run was not seen to reach it up to ``last``;
+    its value is NaN.
     """
     quantity = parse(quantity) if isinstance(quantity, str) else quantity
     if quantity.kind == "crossing":
@@ -101,7 +102,8 @@ def values(results: Results, runs: pd.DataFrame, quantity: Quantity | str) -> pd
     reader = {"evaluation": _evaluation, "metric": _metric, "density": _density}[quantity.kind]
     rows = []
     for run in runs.itertuples():
-        value, note = reader(results, str(run.run_id), quantity)
+        end = None if pd.isna(run.steps) else float(run.steps)
+        value, note = _last_of(run, quantity) or reader(results, str(run.run_id), quantity, end)
         never = quantity.is_time and value is None and not note
         rows.append(
             {
@@ -116,6 +118,15 @@ def values(results: Results, runs: pd.DataFrame, quantity: Quantity | str) -> pd
             }
         )
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _last_of(run: Any, quantity: Quantity) -> tuple[float | None, str] | None:
+    """The end of a run that stopped early is not the end of the others."""
+    if quantity.kind not in ("metric", "evaluation") or quantity.at is not None:
+        return None
+    if pd.isna(run.steps) or pd.isna(run.last_step) or run.last_step >= run.steps:
+        return None
+    return None, f"{run.state}: ended at step {run.last_step} of {run.steps}"
 
 
 def printed(results: Results, summaries: pd.DataFrame, quantity: Quantity | str) -> pd.DataFrame:
@@ -138,20 +149,23 @@ def printed(results: Results, summaries: pd.DataFrame, quantity: Quantity | str)
     return pd.DataFrame(rows, columns=["run_id", "method", "value", "n", "kind"])
 
 
-def _evaluation(results: Results, run_id: str, quantity: Quantity) -> tuple[float | None, str]:
+def _evaluation(
+    results: Results, run_id: str, quantity: Quantity, end: float | None = None
+) -> tuple[float | None, str]:
+    """``end``: the run's last step, at which it must have been evaluated; None for the last evaluation there is."""
     table = results.evals
     rows = table[
         (table["run_id"] == run_id) & (table["benchmark"] == quantity.benchmark) & (table["metric"] == quantity.name)
     ]
-    if quantity.at is not None:
-        rows = rows[rows["step"] == int(quantity.at)]
+    at = quantity.at if quantity.at is not None else end
+    if at is not None:
+        rows = rows[rows["step"] == int(at)]
     if rows.empty:
-        at = "" if quantity.at is None else f" at step {quantity.at:g}"
-        return None, f"no evaluation {quantity.benchmark}:{quantity.name}{at}"
+        return None, f"no evaluation {quantity.benchmark}:{quantity.name}" + ("" if at is None else f" at step {at:g}")
     return float(rows.sort_values("step", na_position="first")["value"].iloc[-1]), ""
 
 
-def _metric(results: Results, run_id: str, quantity: Quantity) -> tuple[float | None, str]:
+def _metric(results: Results, run_id: str, quantity: Quantity, end: float | None = None) -> tuple[float | None, str]:
     rows = results.metrics[(results.metrics["run_id"] == run_id) & (results.metrics["metric"] == quantity.name)]
     if quantity.at is not None:
         rows = rows[rows["step"] == int(quantity.at)]
@@ -161,7 +175,7 @@ def _metric(results: Results, run_id: str, quantity: Quantity) -> tuple[float | 
     return float(rows["value"].iloc[-LAST_STEPS:].mean()), ""
 
 
-def _density(results: Results, run_id: str, quantity: Quantity) -> tuple[float | None, str]:
+def _density(results: Results, run_id: str, quantity: Quantity, end: float | None = None) -> tuple[float | None, str]:
     table = density.metrics_table(results, run_id)
     curve = table.get(f"density/{quantity.name}", pd.Series(dtype=float))
     if quantity.benchmark == "first_cap_step":
