@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.aggregation import aggregate, load_method
+from harness.aggregation import aggregate, load_method, step_parameters
 from harness.config import RunConfig
 from harness.errors import UserError
 from harness.launch.engine_lookup import find_engine
@@ -65,11 +65,10 @@ def _check_engine(name: str) -> None:
 
 def _check_method(run: RunConfig) -> None:
     """A batch of two responses shows whether weights and bounds fit the channels."""
-    method = load_method(run.method.file, run.method.name) if run.method.file else run.method.name
+    method = load_method(run.method.file or run.method.name, run.method.name)
     channels = list(run.task.channels)
-    parameters = dict(run.method.parameters)
-    if "bounds" in parameters and parameters["bounds"] is None:
-        parameters["bounds"] = {name: (channel.low, channel.high) for name, channel in run.task.channels.items()}
+    bounds = {name: (channel.low, channel.high) for name, channel in run.task.channels.items()}
+    parameters = step_parameters(method, run.method.parameters, bounds=bounds, progress=0.0)
     rewards = {name: [channel.low, channel.high] for name, channel in run.task.channels.items()}
     try:
         aggregate(
