@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from harness.tasks.datasets import Dataset, File
 REPOSITORY_ENDPOINT_VARIABLE = "DARA_REPOSITORY_ENDPOINT"
 _REPOSITORY_ENDPOINT = "https://raw.githubusercontent.com"
 _TIMEOUT = 30.0
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class Unreachable(Exception):
@@ -79,8 +81,8 @@ def _from_hub(dataset: Dataset, revision: str | None, partial: Path) -> tuple[st
         info = HfApi(endpoint=endpoint).dataset_info(
             repository, revision=revision, files_metadata=True, timeout=_TIMEOUT
         )
-        if info.sha is None:
-            raise UserError(f"{where}: the hub does not tell the commit; check HF_ENDPOINT={endpoint}")
+        if info.sha is None or _COMMIT.fullmatch(info.sha) is None:
+            raise UserError(f"{where}: the hub names no commit but {info.sha!r}; check HF_ENDPOINT={endpoint}")
         published = {item.rfilename: item for item in info.siblings or []}
         arrived = []
         for file in dataset.files:
@@ -147,6 +149,8 @@ def _match(pattern: str, names: Sequence[str], where: str) -> str:
     if len(matches) != 1:
         found = ", ".join(sorted(matches or names)[:6]) or "nothing"
         raise UserError(f"{where} has {len(matches)} files {pattern}, not one; found: {found}")
+    if ".." in matches[0].split("/") or matches[0].startswith("/"):
+        raise UserError(f"{where} names a file {matches[0]!r} outside its folder; do not trust this source")
     return matches[0]
 
 

@@ -164,6 +164,13 @@ def test_a_file_that_the_hub_does_not_have(data: Command, hub: StandIn):
     assert "0 files test.jsonl, not one; found: data/renamed.jsonl" in data.fails("fetch", "math500")
 
 
+def test_a_hub_that_names_a_file_outside_the_folder_is_refused(data: Command, hub: StandIn):
+    hub.put("math-ai/minervamath", "../../../test.jsonl", math_file(272))
+    assert "outside its folder" in data.fails("fetch", "minerva")
+    hub.files = {(MATH, "../main", "test.jsonl"): math_file()}
+    assert "names no commit" in data.fails("fetch", "math500")
+
+
 def test_a_revision_that_the_hub_does_not_have(data: Command):
     data.works("fetch", "math500")
     (data.root / "math500" / "source" / "test.jsonl").unlink()
