@@ -89,6 +89,7 @@ def _describe(run: Run, status: RunStatus, log: MetricsLog, tables: _Tables) -> 
         "group_size": config.get("group_size"),
         "seed": config.get("seed"),
         "engine": _part(config, "engine").get("name"),
+        "family_id": _digest(config, ("seed", "method", "group_size")),
         "setting_id": _digest(config, ("seed", "method")),
         "cell_id": _digest(config, ("seed",)),
         "responses_per_step": _part(config, "training").get("responses_per_step"),

@@ -28,7 +28,8 @@ class Comparison:
     """``difference`` is method - against (in the quantity's unit). ``holm_p`` is set by :func:`compare_all`.
 
     ``without``: runs that were started and have no value, with the reason. ``seeds_needed``: for 80 % power at the
-    observed effect; None when there is no effect to see or it cannot be estimated.
+    observed effect; None when there is no effect to see or it cannot be estimated. ``p_less`` and ``p_greater`` are
+    one-sided (method below, above the other; earlier, later for times), for directions stated beforehand.
     """
 
     quantity: str
@@ -51,6 +52,8 @@ class Comparison:
     without: tuple[str, ...]
     note: str = ""
     holm_p: float = math.nan
+    p_less: float = math.nan
+    p_greater: float = math.nan
 
 
 def compare(results: Results, runs: pd.DataFrame, quantity: Quantity | str, method: str, against: str) -> Comparison:
@@ -96,6 +99,8 @@ def compare(results: Results, runs: pd.DataFrame, quantity: Quantity | str, meth
         against_runs=tuple(b["run_id"]),
         without=missing,
         note=difference.note,
+        p_less=test.p_less,
+        p_greater=test.p_greater,
     )
 
 
@@ -132,6 +137,8 @@ def _censored(
         against_runs=tuple(b["run_id"]),
         without=missing,
         note=f"reached {reached[0]}/{len(x)} against {reached[1]}/{len(y)}; means restricted to {tau:g}",
+        p_less=test.p_earlier,
+        p_greater=test.p_later,
     )
 
 

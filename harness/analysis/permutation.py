@@ -19,12 +19,18 @@ _TIE: Final = 1e-12
 
 @dataclass(frozen=True)
 class Permutation:
-    """Two-sided ``p``; ``smallest_p`` is what the most extreme data of this size would give."""
+    """Two-sided ``p``; ``smallest_p`` is what the most extreme data of this size would give.
+
+    ``p_less`` and ``p_greater`` are one-sided, for a direction stated before the data were seen: small ``p_less``
+    speaks for first < second.
+    """
 
     p: float
     smallest_p: float
     permutations: int
     exact: bool
+    p_less: float = math.nan
+    p_greater: float = math.nan
 
 
 def sign_flip_test(differences: np.ndarray, key: tuple[object, ...]) -> Permutation:
@@ -43,7 +49,7 @@ def sign_flip_test(differences: np.ndarray, key: tuple[object, ...]) -> Permutat
         signs = generator_for("signs", *key).choice((1.0, -1.0), (DRAWS, len(d)))
     movable = int(np.count_nonzero(d))
     smallest = min(1.0, 2.0 / 2**movable) if exact else 1 / (DRAWS + 1)
-    return _result(np.abs(signs @ d), abs(d.sum()), float(np.abs(d).sum()), exact, smallest)
+    return _result(signs @ d, float(d.sum()), float(np.abs(d).sum()), exact, smallest)
 
 
 def exchange_test(
@@ -71,8 +77,8 @@ def exchange_test(
     chosen[np.arange(len(picks))[:, None], picks] = True
     order = np.argsort(~chosen, axis=1, kind="stable")
     values = pooled[order]
-    draws = np.abs(statistic(values[:, :n], values[:, n:]))
-    observed = abs(float(statistic(pooled[None, :n], pooled[None, n:])[0]))
+    draws = statistic(values[:, :n], values[:, n:])
+    observed = float(statistic(pooled[None, :n], pooled[None, n:])[0])
     smallest = (2 if 2 * n == total else 1) / count if exact else 1 / (DRAWS + 1)
     return _result(draws, observed, float(np.abs(pooled).sum()), exact, smallest)
 
@@ -84,9 +90,46 @@ def _difference_of_means(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def _result(draws: np.ndarray, observed: float, scale: float, exact: bool, smallest: float) -> Permutation:
     """Ties up to rounding count as at least as extreme. Drawn permutations count the observed one as well."""
-    extreme = int((draws >= observed - _TIE * max(scale, 1.0)).sum())
-    p = extreme / len(draws) if exact else (extreme + 1) / (len(draws) + 1)
-    return Permutation(p, smallest, len(draws), exact)
+    margin = _TIE * max(scale, 1.0)
+
+    def share(extreme: np.ndarray) -> float:
+        count = int(np.count_nonzero(extreme))
+        return count / len(draws) if exact else (count + 1) / (len(draws) + 1)
+
+    return Permutation(
+        p=share(np.abs(draws) >= abs(observed) - margin),
+        smallest_p=smallest,
+        permutations=len(draws),
+        exact=exact,
+        p_less=share(draws <= observed + margin),
+        p_greater=share(draws >= observed - margin),
+    )
+
+
+def trend_test(values: np.ndarray, levels: np.ndarray, key: tuple[object, ...]) -> Permutation:
+    """Jonckheere-Terpstra: do ``values`` [n] rise with ``levels`` [n]? All n! orders up to n = 7, else 20,000 drawn.
+
+    ``p_greater`` is small for a rising trend, ``p_less`` for a falling one. Fewer than two levels: NaN.
+    """
+    values, levels = np.asarray(values, float), np.asarray(levels, float)
+    if len(np.unique(levels)) < 2:
+        return Permutation(math.nan, math.nan, 0, True)
+    n = len(values)
+    exact = n <= 7
+    if exact:
+        orders = np.array(list(itertools.permutations(range(n))))
+    else:
+        orders = np.argsort(generator_for("trend", *key).random((DRAWS, n)), axis=1)
+    first, second = np.nonzero(levels[:, None] < levels[None, :])
+
+    def statistic(arranged: np.ndarray) -> np.ndarray:
+        counts: np.ndarray = np.sign(arranged[:, second] - arranged[:, first]).sum(axis=1)
+        return counts
+
+    draws, observed = statistic(values[orders]), float(statistic(values[None, :])[0])
+    extreme = float(np.abs(draws).max())
+    smallest = float((np.abs(draws) >= extreme).mean()) if exact else 1 / (DRAWS + 1)
+    return _result(draws, observed, float(len(first)), exact, smallest)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

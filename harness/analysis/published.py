@@ -56,6 +56,7 @@ class Builder:
 
     def results(self) -> Results:
         index = pd.DataFrame(self.index.values())
+        index["family_id"] = _joined(index, ["task", "model", "study"])
         index["setting_id"] = _joined(index, ["task", "model", "group_size", "study"])
         index["cell_id"] = _joined(index, ["task", "model", "group_size", "study", "method", "kind"])
         metrics = pd.DataFrame(self.metrics, columns=["run_id", "step", "metric", "value"]).drop_duplicates()

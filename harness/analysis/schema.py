@@ -39,6 +39,7 @@ COLUMNS: Final[dict[str, pa.Schema]] = {
             ("group_size", _count),
             ("seed", _count),
             ("engine", _text),
+            ("family_id", _text),  # equal for runs that differ in seed, method and group size alone
             ("setting_id", _text),  # equal for runs that differ in seed and method alone
             ("cell_id", _text),  # equal for runs that differ in seed alone
             ("responses_per_step", _count),

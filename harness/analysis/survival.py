@@ -45,13 +45,18 @@ class Survival:
 
 @dataclass(frozen=True)
 class LogRank:
-    """``p`` of the two-sided permutation test of the log-rank statistic; ``smallest_p`` that these sizes allow."""
+    """``p`` of the two-sided permutation test of the log-rank statistic; ``smallest_p`` that these sizes allow.
+
+    ``p_earlier`` is one-sided, small when the first set crosses earlier than the second; ``p_later`` the other way.
+    """
 
     statistic: float
     p: float
     smallest_p: float
     permutations: int
     exact: bool
+    p_earlier: float = math.nan
+    p_later: float = math.nan
 
 
 def survival(crossings: Sequence[Crossing], *, tau: float | None = None, level: float = LEVEL) -> Survival:
@@ -109,7 +114,7 @@ def logrank(first: Sequence[Crossing], second: Sequence[Crossing], key: tuple[ob
     if n == 0 or n == total:
         return LogRank(math.nan, math.nan, math.nan, 0, True)
     scores = _logrank_scores(times, events)
-    observed = abs(scores[:n].sum())
+    observed = float(scores[:n].sum())
     count = math.comb(total, n)
     exact = count <= EXACT_UP_TO
     if exact:
@@ -117,13 +122,23 @@ def logrank(first: Sequence[Crossing], second: Sequence[Crossing], key: tuple[ob
     else:
         rng = generator_for("logrank", *key)
         picks = np.argsort(rng.random((DRAWS, total)), axis=1)[:, :n]
-    sums = np.abs(scores[picks].sum(axis=1))
-    extreme = int((sums >= observed - 1e-9).sum())
-    p = extreme / count if exact else (extreme + 1) / (DRAWS + 1)
+    sums = scores[picks].sum(axis=1)
+
+    def share(extreme: np.ndarray) -> float:
+        found = int(np.count_nonzero(extreme))
+        return found / count if exact else (found + 1) / (DRAWS + 1)
+
     smallest = (2 if 2 * n == total else 1) / count if exact else 1 / (DRAWS + 1)
     spread = math.sqrt(scores.var(ddof=0) * n * (total - n) / (total - 1)) if total > 1 else 0.0
-    statistic = scores[:n].sum() / spread if spread > 0 else 0.0
-    return LogRank(float(statistic), p, smallest, len(picks), exact)
+    return LogRank(
+        statistic=observed / spread if spread > 0 else 0.0,
+        p=share(np.abs(sums) >= abs(observed) - 1e-9),
+        smallest_p=smallest,
+        permutations=len(picks),
+        exact=exact,
+        p_earlier=share(sums >= observed - 1e-9),
+        p_later=share(sums <= observed + 1e-9),
+    )
 
 
 def _logrank_scores(times: np.ndarray, events: np.ndarray) -> np.ndarray:
