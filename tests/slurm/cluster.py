@@ -3,7 +3,7 @@
 Needs root and the Debian packages ``slurm-wlm munge`` (for ``--accounting`` also ``slurmdbd mariadb-server``), and no
 systemd. Everything lives in one folder, listens on the loopback device, and is stopped by pid file. Each node is a
 slurmd of its own with its own port; it claims 8 CPUs and 8 GPUs, whatever the machine has (the GPUs are device files
-that behave like /dev/null). A requeued job starts at once instead of after two minutes (``cred_expire``).
+that behave like /dev/null). A requeued job starts after some seconds instead of two minutes (``cred_expire``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def missing(accounting: bool = False) -> list[str]:
 
 @dataclass
 class Cluster:
-    """``ports``: the first of ``4 + nodes`` free ports. ``grace``: seconds between a preemption's SIGTERM and the end."""
+    """``port``: the first of ``4 + nodes`` free ports. ``grace``: seconds that a job keeps after it was preempted."""
 
     folder: Path
     port: int = 16817
@@ -192,7 +192,7 @@ class Cluster:
             "SlurmUser=root",
             "SlurmdUser=root",
             "AuthType=auth/munge",
-            f"AuthInfo=socket={folder}/munge/run/munge.socket,cred_expire=1",
+            f"AuthInfo=socket={folder}/munge/run/munge.socket,cred_expire=6",
             "CredType=cred/munge",
             f"SlurmctldPort={self.port}",
             f"SlurmctldPidFile={folder}/run/slurmctld.pid",
@@ -234,7 +234,9 @@ class Cluster:
                 f"RealMemory={self.memory} Gres=gpu:{self.gpus} State=UNKNOWN"
             )
         nodes = ",".join(self.names())
-        lines.append(f"PartitionName=main Nodes={nodes} Default=YES MaxTime=INFINITE PriorityTier=10 GraceTime={self.grace}")
+        lines.append(
+            f"PartitionName=main Nodes={nodes} Default=YES MaxTime=INFINITE PriorityTier=10 GraceTime={self.grace}"
+        )
         lines.append(f"PartitionName=urgent Nodes={nodes} MaxTime=INFINITE PriorityTier=100")
         lines.extend(self.extra)
         self.conf.write_text("\n".join(lines) + "\n", encoding="utf-8")

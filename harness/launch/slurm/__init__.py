@@ -22,13 +22,13 @@ from harness.store import RunStore
 def launch(runs: Sequence[RunConfig], *, store: RunStore, options: Mapping[str, Any], retry: bool) -> int:
     """Submit the runs that are neither done nor under way. 0: submitted or nothing to do; 1: some failed before and
     wait for ``retry=true``. Raises :class:`~harness.errors.UserError` when SLURM refuses or does not answer."""
-    from harness.launch.slurm import launcher
+    from harness.launch.slurm.launcher import launch as submit
 
-    return launcher.launch(runs, store=store, options=options, retry=retry)
+    return submit(runs, store=store, options=options, retry=retry)
 
 
 def dry_run(runs: Sequence[RunConfig], *, store: RunStore, options: Mapping[str, Any]) -> int:
     """Write and print the sbatch scripts that :func:`launch` would submit; submits nothing, needs no SLURM."""
-    from harness.launch.slurm import launcher
+    from harness.launch.slurm.launcher import dry_run as write_scripts
 
-    return launcher.dry_run(runs, store=store, options=options)
+    return write_scripts(runs, store=store, options=options)

@@ -28,9 +28,7 @@ SIGNAL = "USR2"
 _KEEP = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
 _INHERITED = ("SLURM_", "SLURMD_", "SRUN_", "SUBMITIT_")
 _DISTRIBUTED = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-_JOB_ID_UNKNOWN = (
-    "sbatch did not confirm the submission ({}); give the same command again: it finds out in the queue what became of it"
-)
+_JOB_ID_UNKNOWN = "sbatch did not confirm the submission ({}); give the same command again: it looks what became of it"
 
 
 class ArrayExecutor(SlurmExecutor):
@@ -63,7 +61,7 @@ class ArrayExecutor(SlurmExecutor):
             extra["array"] = f"{spec}%{min(options.array_parallelism, len(self.submission.tasks))}"
         if dependency is not None:
             extra["kill-on-invalid-dep"] = "yes"
-        for key, value in options.sbatch.items():
+        for key, value in (options.sbatch or {}).items():
             if value is not None and value is not False:
                 extra[key.lstrip("-").replace("_", "-")] = value
         self.update_parameters(
@@ -92,7 +90,7 @@ class ArrayExecutor(SlurmExecutor):
     def script(self) -> str:
         return str(self._make_submission_file_text(self._submitit_command_str, ""))
 
-    def submit_array(self) -> str:
+    def call_sbatch(self) -> str:
         """Call sbatch once; returns the id of the array (or job). Raises :class:`UserError` with sbatch's own words."""
         with _without_slurm_variables(), contextlib.redirect_stderr(io.StringIO()):
             try:
@@ -116,10 +114,11 @@ class ArrayExecutor(SlurmExecutor):
         note = '{"time": %s, "event": "not_started", "exit_code": %s, "job": "%s", "node": "%s"}\\n'
         lines = [
             "not_started() {",
-            f"  printf '{note}' \"$(date +%s)\" \"$1\" \"$SLURM_JOB_ID\" \"$SLURMD_NODENAME\" \\",
+            f'  printf \'{note}\' "$(date +%s)" "$1" "$SLURM_JOB_ID" "$SLURMD_NODENAME" \\',
             f'    >> {events}/"${{SLURM_ARRAY_TASK_ID:-{only}}}".jsonl',
             "}",
             "trap 'not_started $?' EXIT",
+            f"trap '' {SIGNAL}",  # until the job itself listens
             "set -e",
             *commands,
             "set +e",

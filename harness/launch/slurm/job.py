@@ -2,8 +2,8 @@
 
 It takes the place of the batch shell, starts the task (a run's worker, or a command) and stays beside it:
 
-* USR2, sent some time before the limit: the worker is asked to save and end, then the job requeues itself. A worker
-  that needs longer than there is time costs the steps since its last checkpoint, not the run.
+* Some time before the limit (SLURM sends USR2; the clock is watched as well) the worker is asked to save and end, then
+  the job requeues itself. A worker that needs longer than there is time costs the steps since its last checkpoint.
 * TERM: SLURM has sent it to the worker as well. After a preemption SLURM requeues the job; after scancel nobody does.
 * The worker dies: how, and whether for lack of memory, is noted, and the job ends with an error.
 
@@ -42,18 +42,17 @@ _OOM = "OUT_OF_MEMORY"
 
 
 class Signals:
-    """Which of SLURM's signals came, and when the first notice of the time limit did."""
+    """Which of SLURM's signals came."""
 
     def __init__(self) -> None:
-        self.limit_at: float | None = None
+        self.limit_near = False
         self.terminated = False
         signal.signal(signal.SIGUSR2, self._limit)
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGCONT, lambda number, frame: None)
 
     def _limit(self, number: int, frame: FrameType | None) -> None:
-        if self.limit_at is None:
-            self.limit_at = time.monotonic()
+        self.limit_near = True
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         self.terminated = True
@@ -70,6 +69,8 @@ class Job:
         self.slurm_id = os.environ.get("SLURM_JOB_ID", "")
         self._signals = signals
         self._restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
+        self._notice = float(submission.settings.get("signal_seconds", 60))
+        self._end: float | None = None
 
     def note(self, event: str, **values: Any) -> None:
         self.submission.append(self.index, event, job=self.slurm_id, **values)
@@ -78,6 +79,7 @@ class Job:
     def execute(self) -> int:
         """Returns the exit code of the job: 0 only when a run is done, so that ``afterok`` means what it says."""
         self._rename()
+        self._end = _end_time(show_job(self.slurm_id))
         self.note("started", node=os.environ.get("SLURMD_NODENAME"), restarts=self._restarts, step=self._step())
         code = self._attend(self._command())
         started = time.monotonic()
@@ -88,7 +90,7 @@ class Job:
             self._wait(_BUSY_POLL_SECONDS)
             if not self._stopping and self.run.status().state != "running":
                 code = self._attend(self._command())
-        if self._signals.limit_at is not None and not self._done(code):
+        if self._limit_near and not self._signals.terminated and not self._done(code):
             return self._requeue()
         if self._signals.terminated and not self._done(code):
             return self._after_termination()
@@ -96,7 +98,14 @@ class Job:
 
     @property
     def _stopping(self) -> bool:
-        return self._signals.terminated or self._signals.limit_at is not None
+        return self._signals.terminated or self._limit_near
+
+    @property
+    def _limit_near(self) -> bool:
+        """SLURM said so, or its signal came before anybody listened and the clock says so."""
+        if self._end is not None and time.time() > self._end - self._notice:
+            self._signals.limit_near = True
+        return self._signals.limit_near
 
     def _command(self) -> list[str]:
         if self.run is not None:
@@ -125,15 +134,15 @@ class Job:
             return self._until_end(process)
 
     def _until_end(self, process: subprocess.Popen[bytes]) -> int:
-        asked = False
+        asked: float | None = None
         while process.poll() is None:
-            if self._signals.limit_at is not None:
-                if not asked:
-                    asked = True
+            if self._limit_near and not self._signals.terminated:
+                if asked is None:
+                    asked = time.time()
                     process.terminate()
-                notice = float(self.submission.settings.get("signal_seconds", 60))
-                if time.monotonic() - self._signals.limit_at > max(notice - _RESERVE_SECONDS, notice / 2):
-                    self.note("not_saved", reason=f"the worker did not save within {notice:.0f} s")
+                end = asked + self._notice if self._end is None else self._end
+                if time.time() > max(end - _RESERVE_SECONDS, (asked + end) / 2):
+                    self.note("not_saved", reason=f"the worker did not save within {time.time() - asked:.0f} s")
                     return INTERRUPTED
             time.sleep(_POLL_SECONDS)
         return int(process.returncode)
@@ -186,7 +195,9 @@ class Job:
                 time.sleep(_KILL_SECONDS)
                 return INTERRUPTED
             if state and state != "RUNNING":
-                self.note("cancelled" if state in ("CANCELLED", "COMPLETING") else "stopped", state=state, step=self._step())
+                self.note(
+                    "cancelled" if state in ("CANCELLED", "COMPLETING") else "stopped", state=state, step=self._step()
+                )
                 return INTERRUPTED
             time.sleep(0.5)
         self.note("stopped", step=self._step(), reason="asked to stop (SIGTERM), not cancelled")
@@ -224,6 +235,14 @@ class Job:
             time.sleep(_POLL_SECONDS)
 
 
+def _end_time(job: Mapping[str, str]) -> float | None:
+    """When SLURM will end the job, in seconds since the epoch; None without a limit."""
+    try:
+        return time.mktime(time.strptime(job.get("EndTime", ""), "%Y-%m-%dT%H:%M:%S"))
+    except ValueError:
+        return None
+
+
 def _time(job: Mapping[str, str], key: str) -> bool:
     return job.get(key, "None") not in ("None", "Unknown", "N/A", "(null)")
 
@@ -243,7 +262,7 @@ def _killed_for_memory() -> bool:
             continue
         inside = folder / path.lstrip("/")
         for level in (inside, *inside.parents):
-            if level == folder or "slurm" not in str(level) and "job" not in str(level):
+            if level == folder or ("slurm" not in str(level) and "job" not in str(level)):
                 break
             with contextlib.suppress(OSError, ValueError):
                 counts = dict(item.split(maxsplit=1) for item in (level / name).read_text().splitlines())

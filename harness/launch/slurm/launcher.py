@@ -82,7 +82,7 @@ class Submitter:
         """One call of sbatch. Raises :class:`UserError` when it is refused."""
         executor = self.prepare(batch)
         self.calls += 1
-        executor.submit_array()
+        executor.call_sbatch()
         return executor.submission
 
 
@@ -111,7 +111,10 @@ def launch(configs: Sequence[RunConfig], *, store: RunStore, options: Mapping[st
         if submitter is not None:
             chains.submit(configs, store, submitter, console, say=_say_submitted)
     if starting:
-        console.print(f"`python -m harness status --runs {store.root}` shows them; the same command submits what is missing", soft_wrap=True)
+        console.print(
+            f"`python -m harness status --runs {store.root}` shows them; the same command submits what is missing",
+            soft_wrap=True,
+        )
     return FAILED if any(item.status.state in ("failed", "damaged") and not item.starts for item in planned) else OK
 
 
@@ -198,5 +201,6 @@ def _say_submitted(submission: Submission, console: Console) -> None:
     what = f"job {submission.job_id}: {tasks[0].job_name}"
     if len(tasks) > 1:
         throttle = min(submission.settings["array_parallelism"], len(tasks))
-        what = f"array {submission.job_id}: {len(tasks)} {'runs' if tasks[0].kind == 'train' else 'evaluations'}, {throttle} at a time"
+        noun = "runs" if tasks[0].kind == "train" else "evaluations"
+        what = f"array {submission.job_id}: {len(tasks)} {noun}, {throttle} at a time"
     console.print(f"submitted {what}", soft_wrap=True, markup=False)

@@ -44,14 +44,14 @@ class SlurmOptions:
     gpus_per_node: int | None
     cpus_per_task: int
     mem_gb: float | None
-    sbatch: dict[str, Any]
-    setup: list  # type: ignore[type-arg]  # bound as a whole, its items are checked below
+    sbatch: dict[str, Any] | None
+    setup: list
     python: str | None
     array_parallelism: int
     signal_seconds: int
     prepare: bool
     require_clean: bool
-    evaluate: list  # type: ignore[type-arg]
+    evaluate: list
     collect: bool
 
     @property
@@ -86,7 +86,7 @@ def read_options(mapping: Mapping[str, Any]) -> SlurmOptions:
     for line in options.setup:
         if not isinstance(line, str):
             raise UserError(f"{WHERE}.setup: each entry must be a shell command (text), not {line!r}")
-    _check_sbatch(options.sbatch)
+    _check_sbatch(options.sbatch or {})
     for entry in options.evaluate:
         _check_evaluation(entry)
     return options
@@ -139,4 +139,6 @@ def _check_evaluation(entry: Any) -> None:
     from harness.cli import COMMANDS
 
     if command[0] not in COMMANDS:
-        raise UserError(f"{WHERE}.evaluate: `python -m harness {command[0]}` is unknown: {nearest(command[0], COMMANDS)}")
+        raise UserError(
+            f"{WHERE}.evaluate: `python -m harness {command[0]}` is unknown: {nearest(command[0], COMMANDS)}"
+        )

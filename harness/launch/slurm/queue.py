@@ -12,7 +12,21 @@ from pathlib import Path
 
 from harness.errors import UserError
 
-LIVE = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "STAGE_OUT", "STOPPED", "RESIZING", "SIGNALING", "SPECIAL_EXIT")
+LIVE = (
+    "PENDING",
+    "RUNNING",
+    "CONFIGURING",
+    "COMPLETING",
+    "SUSPENDED",
+    "REQUEUED",
+    "REQUEUE_FED",
+    "REQUEUE_HOLD",
+    "STAGE_OUT",
+    "STOPPED",
+    "RESIZING",
+    "SIGNALING",
+    "SPECIAL_EXIT",
+)
 _FIELDS = ("%F", "%K", "%A", "%T", "%r", "%N", "%M", "%L", "%S", "%o")
 _SECONDS = 60
 _NO_ANSWER = "SLURM does not answer"
@@ -118,7 +132,12 @@ def run(*command: str) -> str:
     """Standard output of a SLURM command. Raises :class:`NoAnswerError`."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SECONDS, check=False, env=os.environ | {"SLURM_TIME_FORMAT": "standard"}
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+            env=os.environ | {"SLURM_TIME_FORMAT": "standard"},
         )
     except FileNotFoundError as error:
         raise NoAnswerError(f"{command[0]} is not installed here: submit from a login node of the cluster") from error

@@ -1,11 +1,12 @@
 """What SLURM's words mean for a run: the source of ``python -m harness status`` for runs that were submitted.
 
-Four witnesses, in this order: the queue (squeue), accounting (sacct, where present), what the job noted itself, and what
-it wrote. A run whose job waits or runs is never called startable, also while SLURM does not answer.
+Four witnesses, in this order: the queue (squeue), accounting (sacct, where present), what the job noted itself, and
+what it wrote. A run whose job waits or runs is never called startable, also while SLURM does not answer.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import statistics
@@ -22,7 +23,11 @@ from harness.store.run import Run
 from harness.store.status_sources import QueueState
 
 _LOG_LINES = 3
-_FAILED_STATES = {"OUT_OF_MEMORY": "out of memory", "DEADLINE": "past its deadline", "BOOT_FAIL": "its node did not boot"}
+_FAILED_STATES = {
+    "OUT_OF_MEMORY": "out of memory",
+    "DEADLINE": "past its deadline",
+    "BOOT_FAIL": "its node did not boot",
+}
 _STOPPED_STATES = {
     "CANCELLED": "was cancelled",
     "TIMEOUT": "reached its time limit before it could save and requeue itself",
@@ -154,11 +159,15 @@ def _live(run: Run, place: Placed, job: QueuedJob) -> QueueState:
             return QueueState("running", f"step {status.step} of {status.steps}{_eta(run)}, {where}")
         return QueueState("running", f"starting, {where}")
     if job.state in ("COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED"):
-        return QueueState("running" if job.state != "COMPLETING" else "queued", f"job {job.job_id} is {job.state.lower()}")
+        return QueueState(
+            "running" if job.state != "COMPLETING" else "queued", f"job {job.job_id} is {job.state.lower()}"
+        )
     when = "" if job.starts in ("N/A", "") else f", expected to start {job.starts}"
     if starts:
         events = place.submission.events(place.index)
-        why = {"requeued": "time limit", "preempted": "preempted"}.get(events[-1]["event"], "its node or SLURM ended it")
+        why = {"requeued": "time limit", "preempted": "preempted"}.get(
+            events[-1]["event"], "its node or SLURM ended it"
+        )
         return QueueState(
             "queued", f"job {job.job_id} requeued ({why}) at step {status.step}, pending ({job.reason}){when}"
         )
@@ -177,7 +186,9 @@ def _gone(run: Run, place: Placed, job_id: str, ended: Ended | None) -> QueueSta
         what = _FAILED_STATES[ended.state if ended and ended.state in _FAILED_STATES else "OUT_OF_MEMORY"]
         peak = f", peak {last['peak_gb']:.1f} GB" if "peak_gb" in last else ""
         asked = place.submission.settings.get("mem_gb")
-        limit = f" of {asked:g} GB; ask for more with hydra.launcher.mem_gb" if what == "out of memory" and asked else ""
+        limit = (
+            f" of {asked:g} GB; ask for more with hydra.launcher.mem_gb" if what == "out of memory" and asked else ""
+        )
         return QueueState("failed", f"job {job_id}: {what} at {where}{peak}{limit}")
     if last["event"] == "gave_up":
         return QueueState("failed", f"job {job_id}: {last['reason']} at {where}; give it more hydra.launcher.time")
@@ -196,12 +207,16 @@ def _gone(run: Run, place: Placed, job_id: str, ended: Ended | None) -> QueueSta
         hint = f", perhaps for lack of memory (peak {last['peak_gb']:.1f} of {asked:g} GB)" if near else ""
         return QueueState("interrupted", f"job {job_id}: the worker was killed by {last['signal']}{hint}, {where}")
     if not events and ended is not None and ended.state == "FAILED":
-        return QueueState("failed", f"job {job_id} ended before it started anything{_code(last, ended)}{_last_words(place)}")
+        return QueueState(
+            "failed", f"job {job_id} ended before it started anything{_code(last, ended)}{_last_words(place)}"
+        )
     if last["event"] == "none":
         return QueueState("interrupted", f"job {job_id} left the queue before it started{_last_words(place)}")
     if last["event"] in ("ended", "stopped", "busy", "requeue_failed"):
         why = f": {last['reason']}" if "reason" in last else ""
-        return QueueState("interrupted", f"job {job_id} {last['event'].replace('_', ' ')}{_code(last, ended)}{why}, {where}")
+        return QueueState(
+            "interrupted", f"job {job_id} {last['event'].replace('_', ' ')}{_code(last, ended)}{why}, {where}"
+        )
     return QueueState("interrupted", f"job {job_id} ended without a word (killed, or its node was lost), {where}")
 
 
@@ -242,8 +257,6 @@ def _owners(root: Path) -> Iterable[int]:
     """Numeric ids of everybody who submitted into this store."""
     owners = {os.getuid()}
     folder = root / FOLDER / "submissions"
-    try:
+    with contextlib.suppress(OSError):
         owners |= {entry.stat().st_uid for entry in os.scandir(folder)}
-    except OSError:
-        pass
     return owners

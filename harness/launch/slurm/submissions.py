@@ -76,7 +76,9 @@ class Submission:
             assert content["schema"] == SCHEMA
             return dict(content)
         except (OSError, ValueError, KeyError, AssertionError) as error:
-            raise UserError(f"{path}: cannot be read ({error}); delete {self.folder} if none of its jobs runs") from error
+            raise UserError(
+                f"{path}: cannot be read ({error}); delete {self.folder} if none of its jobs runs"
+            ) from error
 
     @property
     def runs(self) -> Path:
@@ -156,5 +158,7 @@ def last_task_of(all_submissions: Sequence[Submission], kind: Kind = "train") ->
     found: dict[str, tuple[Submission, int]] = {}
     for submission in all_submissions:
         with contextlib.suppress(UserError):
-            found.update((task.run_id, (submission, index)) for index, task in submission.tasks.items() if task.kind == kind)
+            found.update(
+                (task.run_id, (submission, index)) for index, task in submission.tasks.items() if task.kind == kind
+            )
     return found
