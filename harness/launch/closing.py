@@ -27,16 +27,29 @@ FINAL_STEPS = 5
 
 @dataclass(frozen=True)
 class Reached:
-    """What one run reached. None where it did not, or where nothing was logged."""
+    """What one run reached after ``step`` steps. None where it did not, or where nothing was logged."""
 
+    step: int
     crossing: int | None
     final: Mapping[str, float | None]
     peak: float | None
     peak_step: int | None
 
 
-_Result = tuple[RunConfig, Run, Reached]
-_SEPARATOR = "\0"
+@dataclass(frozen=True)
+class _Line:
+    """A run of the table; ``label`` maps the columns that tell it from the others to their text."""
+
+    config: RunConfig
+    label: Mapping[str, str]
+    reached: Reached
+
+    @property
+    def complete(self) -> bool:
+        return self.reached.step >= self.config.training.steps
+
+
+_Key = tuple[tuple[str, str], ...]
 
 
 def watched_channel(config: RunConfig) -> str | None:
@@ -57,7 +70,7 @@ def reached(rows: Sequence[Mapping[str, Any]], config: RunConfig) -> Reached:
             peak_step, peak = max(known, key=lambda pair: (pair[1], -pair[0]))
     last = rows[-FINAL_STEPS:]
     final = {name: _mean([_number(row.get(f"reward/{name}")) for row in last]) for name in config.task.channels}
-    return Reached(crossing, final, peak, peak_step)
+    return Reached(rows[-1]["step"] if rows else 0, crossing, final, peak, peak_step)
 
 
 def print_closing(configs: Sequence[RunConfig], store: RunStore, console: Console) -> None:
@@ -68,13 +81,17 @@ def print_closing(configs: Sequence[RunConfig], store: RunStore, console: Consol
     folders: list[str] = []
     for members in by_channels.values():
         found = [(config, run) for config in members if (run := store.find(config)) is not None]
-        results = [(config, run, reached(_rows(run, console), config)) for config, run in found]
+        if not found:
+            continue
+        names = labels([config for config, _ in found])
+        lines = [_Line(config, names[run.run_id], reached(_rows(run, console), config)) for config, run in found]
         console.print()
-        _print_runs(results, console)
-        if any(len(group) > 1 for group in _by_method(results).values()):
+        _print_runs(lines, console)
+        groups = _by_method(lines)
+        if len(groups) < len(lines):
             console.print()
-            _print_methods(results, console)
-        folders += [str(run.path) for _, run, _ in results]
+            _print_methods(groups, console)
+        folders += [str(run.path) for _, run in found]
     console.print()
     for folder in folders:
         console.print(folder, soft_wrap=True, markup=False)
@@ -85,48 +102,41 @@ def print_closing(configs: Sequence[RunConfig], store: RunStore, console: Consol
         )
 
 
-def _print_runs(results: Sequence[_Result], console: Console) -> None:
-    configs = [config for config, _, _ in results]
-    names = labels(configs)
+def _print_runs(lines: Sequence[_Line], console: Console) -> None:
+    watched = watched_channel(lines[0].config)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in list(next(iter(names.values()), {})):
+    for name in lines[0].label:
         table.add_column(name, overflow="fold")
     table.add_column("step", justify="right")
-    if configs:
-        _add_value_columns(table, configs[0], "(step)")
-    for config, run, values in results:
-        step = run.metrics.last_step()
-        cells = [*map(escape, names[run.run_id].values()), f"{step}/{config.training.steps}"]
-        if watched_channel(config) is not None:
+    _add_value_columns(table, lines[0].config, "(step)")
+    for line in lines:
+        values = line.reached
+        cells = [*map(escape, line.label.values()), f"{values.step}/{line.config.training.steps}"]
+        if watched is not None:
             cells.append("-" if values.crossing is None else str(values.crossing))
-        cells += [_text(values.final[channel]) for channel in config.task.channels]
-        if watched_channel(config) is not None:
+        cells += [_text(value) for value in values.final.values()]
+        if watched is not None:
             cells.append("-" if values.peak is None else f"{values.peak:.3f} ({values.peak_step})")
-        table.add_row(*cells, style="" if step >= config.training.steps else "dim")
+        table.add_row(*cells, style="" if line.complete else "dim")
     console.print(table)
 
 
-def _print_methods(results: Sequence[_Result], console: Console) -> None:
+def _print_methods(groups: Mapping[_Key, Sequence[_Line]], console: Console) -> None:
     """Over the finished seeds of each method: how many reached the threshold, and medians (of the first step: over
     those that did)."""
-    config = results[0][0]
+    config = next(iter(groups.values()))[0].config
     watched = watched_channel(config)
-    groups = _by_method(results)
-    table = Table(
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        title="medians over seeds (first step: over those that reached it)",
-        title_justify="left",
-    )
-    for name in (*next(iter(groups)).split(_SEPARATOR)[::2], "seeds"):
+    title = "medians over seeds (first step: over those that reached it)"
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    for name in (*(column for column, _ in next(iter(groups))), "seeds"):
         table.add_column(name)
     if watched is not None:
         table.add_column("reached", justify="right")
     _add_value_columns(table, config, "")
-    for label, members in groups.items():
-        values = [item for config, run, item in members if run.metrics.last_step() >= config.training.steps]
+    for key, members in groups.items():
+        values = [line.reached for line in members if line.complete]
         crossings = [item.crossing for item in values if item.crossing is not None]
-        cells = [*map(escape, label.split(_SEPARATOR)[1::2]), _seeds(len(values), len(members))]
+        cells = [*(escape(text) for _, text in key), _seeds(len(values), len(members))]
         if watched is not None:
             cells.append(f"{len(crossings)}/{len(values)}")
             cells.append(f"{statistics.median(crossings):g}" if crossings else "-")
@@ -151,14 +161,12 @@ def _add_value_columns(table: Table, config: RunConfig, beside_peak: str) -> Non
         table.add_column(f"peak density\nof {watched} {beside_peak}", justify="right")
 
 
-def _by_method(results: Sequence[_Result]) -> dict[str, list[_Result]]:
-    """Runs that differ in their seed alone, by the rest of their label (``key, value, key, value, ...``)."""
-    names = labels([config for config, _, _ in results])
-    groups: dict[str, list[_Result]] = {}
-    for result in results:
-        row = names[result[1].run_id]
-        label = _SEPARATOR.join(text for key, value in row.items() if key != "seed" for text in (key, value))
-        groups.setdefault(label, []).append(result)
+def _by_method(lines: Sequence[_Line]) -> dict[_Key, list[_Line]]:
+    """Runs that differ in their seed alone, by the rest of their label."""
+    groups: dict[_Key, list[_Line]] = {}
+    for line in lines:
+        key = tuple((column, text) for column, text in line.label.items() if column != "seed")
+        groups.setdefault(key, []).append(line)
     return groups
 
 

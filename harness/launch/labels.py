@@ -20,14 +20,15 @@ _FOLLOWS = ("task.", "data.", "model.", "policy_loss.", "engine.")
 
 def labels(configs: Sequence[RunConfig]) -> dict[str, dict[str, str]]:
     """Run id -> {column: value}: method and seed, then every other key whose value differs between the runs."""
-    flat = {run_id(config): _flatten(identity(config)) for config in configs}
+    by_name = {run_id(config): config for config in configs}
+    flat = {name: _flatten(identity(config)) for name, config in by_name.items()}
     columns = [*_ALWAYS, *_varying(list(flat.values()))]
     result = {}
-    for config in configs:
-        values = flat[run_id(config)]
+    for name, config in by_name.items():
+        values = flat[name]
         row = {"method": config.method.name, "seed": str(config.seed)}
         row.update({_NAMES.get(key, key): _text(values.get(key)) for key in columns if key not in _ALWAYS})
-        result[run_id(config)] = row
+        result[name] = row
     return result
 
 

@@ -125,10 +125,10 @@ class Metrics:
             except FileNotFoundError:
                 return []
             pieces = content.split(b"\n")
-            rows = [row for row in map(_parse_or_none, pieces[1 if start else 0 :]) if row is not None]
-            if start == 0 or len(rows) >= count:
+            rows = _last_rows(pieces[1 if start else 0 :], count)
+            if start == 0 or len(rows) == count:
                 last = rows[-1]["attempt"] if rows else 0
-                return [row for row in rows if row["attempt"] == last][-count:]
+                return [row for row in rows if row["attempt"] == last]
             size *= 4
 
     def read(self) -> MetricsLog:
@@ -201,7 +201,9 @@ def _parse(piece: bytes) -> Row:
             raise ValueError(f"key {key!r} is missing or no whole number")
     if row["schema"] != SCHEMA:
         raise ValueError(f"schema {row['schema']} is not known (this version writes {SCHEMA})")
-    return {key: number(value) for key, value in row.items()}
+    if b"NaN" in piece or b"Infinity" in piece:
+        return {key: number(value) for key, value in row.items()}
+    return row
 
 
 def _parse_or_none(piece: bytes) -> Row | None:
@@ -209,6 +211,18 @@ def _parse_or_none(piece: bytes) -> Row | None:
         return _parse(piece)
     except ValueError:
         return None
+
+
+def _last_rows(pieces: list[bytes], count: int) -> list[Row]:
+    """The last ``count`` readable lines, in their order."""
+    rows: list[Row] = []
+    for piece in reversed(pieces):
+        row = _parse_or_none(piece)
+        if row is not None:
+            rows.append(row)
+            if len(rows) == count:
+                break
+    return rows[::-1]
 
 
 def _last_attempt_wins(lines: list[Row]) -> list[Row]:

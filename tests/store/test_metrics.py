@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import UserError
@@ -52,6 +52,7 @@ def test_a_line_is_flat_json_with_schema_attempt_and_step(attempt: Attempt) -> N
     }
 
 
+@settings(max_examples=40)
 @given(values=st.lists(st.floats(width=64), min_size=1, max_size=20))
 def test_floats_come_back_to_the_bit(tmp_path_factory: pytest.TempPathFactory, values: list[float]) -> None:
     log = Attempt(tmp_path_factory.mktemp("log") / "metrics.jsonl").log
@@ -66,6 +67,7 @@ def test_floats_come_back_to_the_bit(tmp_path_factory: pytest.TempPathFactory, v
             assert math.copysign(1.0, row[key]) == math.copysign(1.0, value) or math.isnan(value)
 
 
+@settings(max_examples=60)
 @given(steps=st.integers(1, 6), data=st.data())
 def test_any_truncation_of_the_file_yields_a_prefix_of_the_rows(
     tmp_path_factory: pytest.TempPathFactory, steps: int, data: st.DataObject
