@@ -57,6 +57,15 @@ def score_batch(
     return scores
 
 
+def rescue_batch(responses: Sequence[str], references: Sequence[str], strict: Floats) -> Floats:
+    """[N] 1.0 where the strict score is 0 and the numerical fallback finds a match, else 0.0.
+
+    ``strict + rescue_batch(...)`` is the primary accuracy of an evaluation; training never uses it.
+    """
+    rows = zip(responses, references, strict, strict=True)
+    return np.array([0.0 if match else maths.fallback(response, reference) for response, reference, match in rows])
+
+
 def _tool_calling(
     responses: Sequence[str], references: Sequence[str], _tokens: npt.NDArray[np.int64] | None, _limit: int | None
 ) -> BatchScores:

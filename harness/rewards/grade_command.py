@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from harness.errors import UserError
-from harness.rewards import length, maths
-from harness.rewards.batch import score_batch
+from harness.rewards import length
+from harness.rewards.batch import rescue_batch, score_batch
 
 _KEYS = {
     "response": ("response", "output", "solution_str", "completion"),
@@ -97,11 +97,11 @@ def _grade_all(
 def _grade_maths(response: str, reference: str, tokens: int | None, limit: int) -> dict[str, Any]:
     scores = score_batch("maths", [response], [reference], [tokens or 0], length_limit=limit)
     strict = float(scores.channels["correctness"][0])
-    fallback = 0.0 if strict else maths.fallback(response, reference)
+    fallback = float(rescue_batch([response], [reference], scores.channels["correctness"])[0])
     return {
         "strict": strict,
         "fallback": fallback,
-        "primary": strict or fallback,
+        "primary": strict + fallback,
         "length": None if tokens is None else float(scores.channels["length"][0]),
         "failures": {kind: bool(flags[0]) for kind, flags in scores.failures.items()},
     }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from harness.rewards import length, maths, tool_calling
-from harness.rewards.batch import score_batch
+from harness.rewards.batch import rescue_batch, score_batch
 
 CALL = '<think> t </think>\n<tool_call>\n{"name": "f", "parameters": {}}\n</tool_call>'
 
@@ -38,6 +38,9 @@ def test_maths_equals_the_single_scores(maths_cases):
     assert scores.channels["correctness"].tolist() == [case["score"] for case in maths_cases]
     assert scores.channels["correctness"].tolist() == list(map(maths.strict, texts, references))
     assert scores.channels["length"].sum() == 41
+    rescued = rescue_batch(texts, references, scores.channels["correctness"])
+    assert (scores.channels["correctness"] + rescued).tolist() == list(map(maths.primary, texts, references))
+    assert 10 < rescued.sum() < 40
 
 
 def test_failure_kinds_of_maths():
