@@ -23,7 +23,7 @@ VARIABLE = "DARA_CACHE"
 
 
 def cache_root() -> Path:
-    """``$DARA_CACHE``, else ``.cache/dara-harness`` of the checkout, else (installed without one) of the home folder."""
+    """``$DARA_CACHE``, else ``.cache/dara-harness`` of the checkout, else of the home folder."""
     chosen = os.environ.get(VARIABLE)
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -47,7 +47,7 @@ def content_key(values: Mapping[str, Any], sources: Sequence[Path], packages: Se
 def built(name: str, build: Callable[[Path], None], root: Path | None = None) -> Path:
     """The folder ``root / name``, made by ``build(empty folder)`` if it does not exist.
 
-    Safe between processes of one machine and on file systems with POSIX locks. UserError when the cache can't be written.
+    Safe between processes of a machine and on file systems with POSIX locks. UserError when the cache can't be written.
     """
     root = cache_root() if root is None else root
     folder = root / name
@@ -60,7 +60,8 @@ def built(name: str, build: Callable[[Path], None], root: Path | None = None) ->
                 _build(folder, build)
     except OSError as error:
         raise UserError(
-            f"cannot write the cache {root} ({error.strerror or error}); free space there or set {VARIABLE} to another folder"
+            f"cannot write the cache {root} ({error.strerror or error}); "
+            f"free space there or set {VARIABLE} to another folder"
         ) from error
     return folder
 

@@ -23,7 +23,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Supervised warm start: ``steps`` of AdamW on ``batch`` fresh question-answer pairs, loss on the answer's tokens alone,
+    """Supervised warm start: ``steps`` of AdamW on ``batch`` fresh question-answer pairs, loss on answer tokens alone,
     learning rate linear to ``learning_rate`` over ``warmup`` steps and linear to zero at the end.
 
     Two numbers make copying from the query quick to learn and change no probability that the loss aims at: tokens of
@@ -69,7 +69,7 @@ TOOL_CALLING = Recipe(
 ARITHMETIC = Recipe(
     mixture=arithmetic.Mixture(digit=0.9, check=0.65),
     shape=Shape(hidden_size=96, layers=2, heads=3, kv_heads=1, intermediate_size=256),
-    steps=400,
+    steps=300,
     batch=64,
     learning_rate=4e-3,
     warmup=40,

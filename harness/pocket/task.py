@@ -98,16 +98,6 @@ class PocketTask:
         """The checkpoint's tokenizer; does not need the checkpoint."""
         return self.family.tokenizer()
 
-    @property
-    def eos_id(self) -> int:
-        return self.tokenizer.eos_id
-
-    def encode_prompt(self, text: str) -> list[int]:
-        return self.tokenizer.encode_prompt(text)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(ids)
-
     def drift(self, texts: Sequence[str]) -> dict[str, float]:
         """Share of ``texts`` with each kind of flaw; empty without texts."""
         found = [self.family.flaws(text) for text in texts]
@@ -125,9 +115,7 @@ class PocketTask:
         title = f"warm start {self.family.name} (seed {self.warm_start_seed})"
         family = self.family
         values = [token for text in family.value_texts for token in self.tokenizer.encode(text)]
-        build_checkpoint(
-            folder, family.recipe, self.warm_start_seed, self.tokenizer, family.draw_pair, values, title
-        )
+        build_checkpoint(folder, family.recipe, self.warm_start_seed, self.tokenizer, family.draw_pair, values, title)
 
 
 def tool_calling_family(made: Recipe) -> Family:
@@ -185,7 +173,7 @@ TASKS = {
 
 
 def pocket_task(config: RunConfig) -> PocketTask:
-    """The pocket task of a run. UserError when its data, model or length limit do not fit its task; nothing is built."""
+    """The pocket task of a run; builds nothing. UserError when data, model or length limit do not fit the task."""
     wanted = TASKS.get(config.task.name)
     if wanted is None:
         raise UserError(f"task.name {config.task.name!r} has no pocket version; {nearest(config.task.name, TASKS)}")

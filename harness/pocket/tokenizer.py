@@ -1,7 +1,7 @@
-"""Tokenizers of the pocket models: a list of all pieces of the generated text, stored as Hugging Face stores tokenizers.
+"""Tokenizers of the pocket models: the list of all pieces of the generated text, stored as Hugging Face does.
 
-A space belongs to the word after it, but never to a number or to a quoted value: ``Oslo`` and ``7`` are the same tokens in
-a query and in a call, which is what a small model can copy. ``transformers`` is not imported (it costs seconds).
+A space belongs to the word after it, but never to a number or to a quoted value: ``Oslo`` and ``7`` are the same
+tokens in a query and in a call, which is what a small model can copy. ``transformers``, slow to import, is not.
 """
 
 from __future__ import annotations
@@ -39,8 +39,11 @@ ARITHMETIC_PIECES = r"\\boxed\{| ?[A-Za-z]+|[0-9]| |[^A-Za-z0-9 ]"
 # The user turn is the query; the separator asks for the answer.
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
-    "{% if message['role'] == 'assistant' %}" + SEPARATOR + "{{ message['content'] }}" + EOS +
-    "{% else %}{{ message['content'] }}{% endif %}"
+    "{% if message['role'] == 'assistant' %}"
+    + SEPARATOR
+    + "{{ message['content'] }}"
+    + EOS
+    + "{% else %}{{ message['content'] }}{% endif %}"
     "{% endfor %}"
     "{% if add_generation_prompt %}" + SEPARATOR + "{% endif %}"
 )
@@ -62,7 +65,9 @@ class PocketTokenizer:
         try:
             return cls(Tokenizer.from_str(path.read_text(encoding="utf-8")))
         except Exception as error:  # the library raises bare Exception on damaged files
-            raise UserError(f"{path}: cannot read the tokenizer ({error}); delete the folder to build it anew") from error
+            raise UserError(
+                f"{path}: cannot read the tokenizer ({error}); delete the folder to build it anew"
+            ) from error
 
     @classmethod
     def of(cls, texts: Iterable[str], pieces: str) -> PocketTokenizer:

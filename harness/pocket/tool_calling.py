@@ -28,7 +28,7 @@ T = TypeVar("T")
 FORMAT_KINDS = ("lead", "gap", "open", "close", "tail")
 CALL_KINDS = ("key", "tool", "value", "missing")
 
-# Rank of each tool (in the order of TOOLS), 1 hardest. The normal quantiles of any two columns correlate by at most 0.062.
+# Rank of each tool (in the order of TOOLS), 1 hardest. Normal quantiles of any two columns correlate by at most 0.062.
 RANKS: dict[str, tuple[int, ...]] = {
     "lead": (16, 11, 1, 8, 5, 6, 7, 12, 13, 3, 4, 15, 14, 10, 2, 9),
     "gap": (5, 16, 4, 2, 6, 3, 7, 1, 10, 11, 9, 13, 8, 14, 15, 12),
@@ -52,8 +52,8 @@ TAILS = (" Done .", " Hope this helps you .", "\nI called the tool .")
 @dataclass(frozen=True)
 class Mixture:
     """Chances of the warm start's answers. Logits are those of doing it RIGHT, ``spread`` their standard deviation over
-    tools; ``tool``, ``value`` and ``keep`` are the chances of the right tool, of the right value and of not leaving out a
-    parameter; ``thoughts`` the chance of each thought, shortest first."""
+    tools; ``tool``, ``value`` and ``keep`` are the chances of the right tool, of the right value and of not leaving
+    out a parameter; ``thoughts`` the chance of each thought, shortest first."""
 
     format_logit: float
     format_spread: float
