@@ -145,8 +145,14 @@ class Library:
                 raise UserError(f"data set {wanted.name}: {problem}; nothing was changed here")
         for _, part, target in files:
             part.replace(target)
+        try:
+            done = self._accept(wanted, wanted.source.name, commit, [(file, target) for file, _, target in files], None)
+        except BaseException:
+            for _, _, target in files:
+                target.unlink(missing_ok=True)
+            raise
         shutil.rmtree(partial, ignore_errors=True)
-        return self._accept(wanted, wanted.source.name, commit, [(file, target) for file, _, target in files], None)
+        return done
 
     def _accept(
         self,
@@ -167,7 +173,10 @@ class Library:
             examples = records.read_examples(path, wanted.task, wanted.references)
             problem = _row_problem(wanted, file, len(examples), copied)
             if problem is not None:
-                raise UserError(f"data set {wanted.name}: {path}: {problem}")
+                raise UserError(
+                    f"data set {wanted.name}: {path}: {problem}; take another revision of it, or correct "
+                    "harness/tasks/datasets.py if the publisher changed it"
+                )
             converted[file.split] = examples
             rows[file.split] = len(examples)
             relative = path.relative_to(self._source(wanted.name)).as_posix()

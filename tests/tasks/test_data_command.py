@@ -157,6 +157,8 @@ def test_a_file_that_arrives_damaged_is_refused(data: Command, hub: StandIn):
 def test_another_number_of_rows_is_refused(data: Command, hub: StandIn):
     hub.put(MATH, "test.jsonl", math_file(rows=499))
     assert "499 rows instead of 500" in data.fails("fetch", "math500")
+    assert Library(data.root).locked("math500") is None
+    assert not (data.root / "math500" / "source" / "test.jsonl").exists()
 
 
 def test_a_file_that_the_hub_does_not_have(data: Command, hub: StandIn):
