@@ -21,7 +21,7 @@ def make_model(folder: Path) -> None:
     tokenizer.decoder = decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>")
     fast.chat_template = TEMPLATE
-    fast.save_pretrained(folder)
+    fast.save_pretrained(folder.parent / "tokenizer")  # without config.json beside it: see docs/deviations.md
     torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=len(words),

@@ -1,0 +1,201 @@
+"""Real trainings by verl on a CPU: each about a minute and a half on two idle cores (Ray, eight imports of torch)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from verl_cases import ROOT, needs_verl, rows_of, run_python
+
+from harness import aggregation
+from harness.store import Run, RunStore
+
+pytestmark = needs_verl
+
+SECONDS = 570.0
+CHANNELS = ["correctness", "format"]
+SMALL = (
+    "engine=verl",
+    "engine.device=cpu",
+    "engine.gpus_per_node=1",
+    "training.responses_per_step=64",
+    "training.evaluation_prompts=16",
+    "training.evaluate_every=2",
+    "output.checkpoint_every=1",
+    "output.rollouts_every=1",
+    "hydra.launcher.workers=1",
+)
+
+
+def train(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    return run_python(
+        ["harness/run.py", "-m", f"output.runs={folder}", *SMALL, *overrides], timeout=SECONDS, OMP_NUM_THREADS="1"
+    )
+
+
+def only_run(folder: Path) -> Run:
+    (run,) = RunStore(folder).runs()
+    return run
+
+
+def log_of(run: Run) -> str:
+    logs = sorted((run.path / "verl").glob("attempt_*.log"))
+    return logs[-1].read_text(errors="replace")[-4000:] if logs else "no log"
+
+
+def check_advantages(run: Run, step: int, method: str, filter_: bool) -> None:
+    """The advantages that verl trained with are those of aggregate() on the rewards of the same file."""
+    rows = rows_of(run.rollouts / f"{step}.jsonl")
+    expected = aggregation.aggregate(
+        method,
+        {name: [row[name] for row in rows] for name in CHANNELS},
+        [row["uid"] for row in rows],
+        channels=CHANNELS,
+        lengths=[row["response_tokens"] for row in rows],
+        normalization=run.config.task.normalization,
+        **run.config.method.parameters,
+    ).advantages
+    assert filter_ or len(rows) == 64
+    assert len(rows) % 4 == 0
+    np.testing.assert_allclose([row["advantage"] for row in rows], expected, rtol=1e-6, atol=1e-7)
+    assert np.abs(expected).max() > 0
+
+
+def test_a_filtered_run_is_stored_whole_and_its_advantages_are_those_of_aggregate(tmp_path):
+    result = train(
+        tmp_path,
+        "method=dara_sym",
+        "training.steps=2",
+        "training.filter=any_channel",
+        "training.candidate_prompts=20",
+        "training.max_generation_batches=2",
+    )
+    run = only_run(tmp_path)
+    assert run.status().state == "done", (run.status().reason, result.stderr[-2000:], log_of(run))
+    rows = run.metrics.rows()
+    assert [row["step"] for row in rows] == [1, 2]
+    for row in rows:
+        kinds = ("reward", "density", "density_before_filter", "energy", "weight", "cap_hit", "missing")
+        assert {f"{kind}/{name}" for kind in kinds for name in CHANNELS} <= row.keys()
+        assert {"reward/score", "response_length", "entropy", "grad_norm", "clip_fraction", "seconds"} <= row.keys()
+        assert row["kl"] is not None
+        assert row["filter/needed"] == 16
+        assert 1 <= row["filter/generation_batches"] <= 2
+        assert row["density/correctness"] > 0
+    generated = [int(80 * row["filter/generation_batches"]) for row in rows]
+    assert [row["responses_generated"] for row in rows] == [generated[0], sum(generated)]
+    check_advantages(run, 2, "dara_sym", True)
+    assert run.evaluations.steps("pocket") == [0, 2]
+    final = run.evaluations.read("pocket", 2)
+    assert final["n"] == 16
+    assert {"reward/correctness", "reward/format", "failure/parse_error"} <= final["metrics"].keys()
+    assert sorted(path.name for path in run.checkpoints.glob("global_step_*")) == ["global_step_2"]
+    assert (run.checkpoints / "huggingface" / "model.safetensors").stat().st_size > 100_000
+    assert "python -m verl.trainer.main_ppo" in (run.path / "verl" / "command.sh").read_text()
+
+
+def children_of(run: Run) -> list[int]:
+    """Processes of this run's child, by their working folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if os.readlink(entry / "cwd") == str(run.path / "verl"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_it_continues_from_the_last_checkpoint(tmp_path):
+    plan = train(tmp_path, "method=gdpo", "training.steps=3", "dry_run=true")
+    assert plan.returncode == 0, plan.stderr
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    from harness.compose import CONF, Composer, register_methods
+
+    register_methods([])
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        overrides = [text for text in SMALL if not text.startswith("hydra")]
+        config = Composer(GlobalHydra.instance().config_loader()).compose(
+            [*overrides, "method=gdpo", "training.steps=3", f"output.runs={tmp_path}"]
+        )
+    run = RunStore(tmp_path).create(config)
+    command = [sys.executable, "-m", "harness.launch.worker", str(run.path)]
+    worker = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    mark = run.checkpoints / "latest_checkpointed_iteration.txt"
+    limit = time.monotonic() + SECONDS
+    while not mark.exists() and worker.poll() is None and time.monotonic() < limit:
+        time.sleep(0.2)
+    assert mark.exists(), (run.status().reason, log_of(run))
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.wait()
+    limit = time.monotonic() + 60
+    while children_of(run) and time.monotonic() < limit:
+        time.sleep(0.5)
+    assert not children_of(run), "verl went on without its owner"
+    assert run.status().state == "interrupted"
+    before = run.metrics.read().lines
+
+    subprocess.run(command, cwd=ROOT, timeout=SECONDS, check=False, capture_output=True)
+    assert run.status().state == "done", (run.status().reason, log_of(run))
+    lines = run.metrics.read().lines
+    assert lines[: len(before)] == before
+    rows = run.metrics.rows()
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert [row["responses_generated"] for row in rows] == [64, 128, 192]
+    assert rows[-1]["attempt"] == 2
+    check_advantages(run, 3, "gdpo", False)
+
+
+def run_plain(folder: Path, keys: str) -> subprocess.CompletedProcess[str]:
+    """A user's own command: no harness run, no store."""
+    plain = Path(__file__).parent / "plain"
+    made = run_python(["-W", "ignore", str(plain / "make_toy.py"), str(folder)], timeout=120)
+    assert made.returncode == 0, made.stderr
+    return run_python(
+        [
+            "-m",
+            "verl.trainer.main_ppo",
+            "algorithm.adv_estimator=dara_asym",
+            f"+algorithm.reward_keys={keys}",
+            f"reward.custom_reward_function.path={plain / 'reward.py'}",
+            f"data.train_files={folder / 'train.parquet'}",
+            f"data.val_files={folder / 'val.parquet'}",
+            f"actor_rollout_ref.model.path={folder / 'model'}",
+            f"actor_rollout_ref.model.tokenizer_path={folder / 'tokenizer'}",
+            f"hydra.run.dir={folder / 'hydra'}",
+            *(plain / "arguments.txt").read_text().splitlines(),
+        ],
+        timeout=SECONDS,
+        VERL_PLATFORM="cpu",
+        VERL_ENGINE_DEVICE="cuda",
+        VERL_USE_EXTERNAL_MODULES="harness.engines.verl.cpu_platform",
+        RAY_USAGE_STATS_ENABLED="0",
+        OMP_NUM_THREADS="1",
+    )
+
+
+def test_a_plain_user_of_verl_needs_two_settings(tmp_path):
+    result = run_plain(tmp_path, "[correctness,format]")
+    steps = [line for line in result.stdout.splitlines() if "density/format:" in line]
+    assert result.returncode == 0, (result.stdout[-3000:], result.stderr[-3000:])
+    assert len(steps) == 2, result.stdout[-3000:]
+    assert all(f"weight/{name}:" in line for line in steps for name in CHANNELS)
+
+
+@pytest.mark.slow
+def test_a_channel_typo_stops_a_plain_users_run_at_the_first_step(tmp_path):
+    result = run_plain(tmp_path, "[correctness,fromat]")
+    assert result.returncode != 0
+    text = result.stdout + result.stderr
+    assert "no channel 'fromat' for 32 of 32 responses; keys found: correctness, format, score" in text
+    assert "density/format:" not in result.stdout
