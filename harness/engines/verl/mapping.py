@@ -333,6 +333,7 @@ def environment(config: RunConfig) -> dict[str, str]:
         "HYDRA_FULL_ERROR": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_DEDUP_LOGS": "0",
+        "RAY_worker_niceness": "0",  # Ray gives its workers the lowest share of a busy machine
         "VERL_USE_EXTERNAL_PLUGINS": "auto",
     }
     if config.engine.device == "cpu":
