@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -40,14 +41,13 @@ def crossings(
     """
     curves = results.curves(metric, runs)
     counts = results.curves(RESPONSES, runs) if axis == "responses" else {}
-    known = results.metrics[results.metrics["metric"] == published_metric(rule, metric, level)]
-    stated = {row.run_id: row for row in known.itertuples()}
+    stated_as = published_metric(rule, metric, level)
     rows = []
     for run in runs.itertuples():
         curve = curves.get(run.run_id)
-        row = stated.get(run.run_id)
+        row = results.curve(str(run.run_id), stated_as)
         if row is not None and axis == "steps" and (curve is None or len(curve) < WHOLE_CURVE):
-            found, basis = _stated(row.step, row.value), "published"
+            found, basis = _stated(float(row.index[-1]), float(row.iloc[-1])), "published"
         elif curve is None or (axis == "responses" and run.run_id not in counts):
             found, basis = Crossing(None, 0.0, 0.0, f"no curve of {metric}"), "none"
         else:
@@ -72,20 +72,20 @@ def crossings(
     return pd.DataFrame(rows, columns=columns).astype({"at": "float64", "seed": "Int64"})
 
 
-def _stated(last: object, value: float) -> Crossing:
-    end = float(last) if not pd.isna(last) else float("nan")  # type: ignore[arg-type]
-    if pd.isna(value):
+def _stated(step: float, value: float) -> Crossing:
+    """A printed crossing; ``step`` is the run's last step, negative where that is not known."""
+    end = step if step >= 0 else math.nan
+    if math.isnan(value):
         return Crossing(None, end, end, "published as never reached")
-    return Crossing(float(value), float(value) - 1, end, "as published")
+    return Crossing(value, value - 1, end, "as published")
 
 
 def held_out_crossings(results: Results, runs: pd.DataFrame, benchmark: str, metric: str, level: float) -> pd.DataFrame:
     """First evaluated checkpoint with ``metric`` >= ``level``; as sparse as the evaluations, see ``after``."""
     rows = []
-    table = results.evals[(results.evals["benchmark"] == benchmark) & (results.evals["metric"] == metric)]
     for run in runs.itertuples():
-        part = table[(table["run_id"] == run.run_id) & table["step"].notna()]
-        curve = pd.Series(part["value"].to_numpy(float), index=part["step"].to_numpy(int))
+        curve = results.evaluation(str(run.run_id), benchmark, metric)
+        curve = pd.Series(dtype=float) if curve is None else curve[curve.index >= 0]
         found = first_crossing(curve, level)
         rows.append(
             {"run_id": run.run_id, "method": run.method, "seed": run.seed, **vars(found), "reached": found.reached}

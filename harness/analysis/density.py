@@ -108,10 +108,8 @@ def energy_check(table: pd.DataFrame, channel: str, groups: float, group_size: i
 
 def metrics_table(results: Results, run_id: str) -> pd.DataFrame:
     """Metrics of one run, step x metric."""
-    rows = results.metrics[(results.metrics["run_id"] == run_id) & results.metrics["step"].notna()]
-    table = rows.drop_duplicates(["step", "metric"], keep="last").pivot(index="step", columns="metric", values="value")
-    table.index = table.index.astype(int)
-    return table.sort_index()
+    table = pd.DataFrame(results.metrics_of(run_id))
+    return table[table.index >= 0].sort_index()
 
 
 def density_summary(results: Results, runs: pd.DataFrame, channel: str) -> pd.DataFrame:

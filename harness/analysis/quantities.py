@@ -134,45 +134,49 @@ def printed(results: Results, summaries: pd.DataFrame, quantity: Quantity | str)
     quantity = parse(quantity) if isinstance(quantity, str) else quantity
     rows = []
     for row in summaries.itertuples():
-        stated = results.metrics[
-            (results.metrics["run_id"] == row.run_id) & (results.metrics["metric"] == quantity.text)
-        ]
-        value: float | None = float(stated["value"].iloc[0]) if len(stated) else None
-        if value is None and quantity.kind == "crossing":
-            median = f"{quantity.text}/median_curve"
-            stated = results.metrics[(results.metrics["run_id"] == row.run_id) & (results.metrics["metric"] == median)]
-            value = float(stated["value"].iloc[0]) if len(stated) else None
-        if value is None and quantity.kind == "evaluation":
-            value, _ = _evaluation(results, str(row.run_id), quantity)
+        value = _stated(results, str(row.run_id), quantity)
+        if value is not None:
+            rows.append({"run_id": row.run_id, "method": row.method, "value": value, "n": row.n_runs, "kind": row.kind})
+    drawn = {row["method"] for row in rows}
+    for row in summaries.itertuples():  # a drawn median curve speaks where nothing is printed
+        if quantity.kind != "density" or row.kind != "median" or row.method in drawn:
+            continue
+        value, _ = _density(results, str(row.run_id), quantity)
         if value is not None:
             rows.append({"run_id": row.run_id, "method": row.method, "value": value, "n": row.n_runs, "kind": row.kind})
     return pd.DataFrame(rows, columns=["run_id", "method", "value", "n", "kind"])
+
+
+def _stated(results: Results, run_id: str, quantity: Quantity) -> float | None:
+    names = [quantity.text, f"{quantity.text}/median_curve"] if quantity.kind == "crossing" else [quantity.text]
+    for name in names:
+        stated = results.curve(run_id, name)
+        if stated is not None:
+            return float(stated.iloc[0])
+    return _evaluation(results, run_id, quantity)[0] if quantity.kind == "evaluation" else None
 
 
 def _evaluation(
     results: Results, run_id: str, quantity: Quantity, end: float | None = None
 ) -> tuple[float | None, str]:
     """``end``: the run's last step, at which it must have been evaluated; None for the last evaluation there is."""
-    table = results.evals
-    rows = table[
-        (table["run_id"] == run_id) & (table["benchmark"] == quantity.benchmark) & (table["metric"] == quantity.name)
-    ]
+    curve = results.evaluation(run_id, quantity.benchmark, quantity.name)
     at = quantity.at if quantity.at is not None else end
-    if at is not None:
-        rows = rows[rows["step"] == int(at)]
-    if rows.empty:
+    if curve is not None and at is not None:
+        curve = curve[curve.index == int(at)]
+    if curve is None or curve.empty:
         return None, f"no evaluation {quantity.benchmark}:{quantity.name}" + ("" if at is None else f" at step {at:g}")
-    return float(rows.sort_values("step", na_position="first")["value"].iloc[-1]), ""
+    return float(curve.iloc[-1]), ""
 
 
 def _metric(results: Results, run_id: str, quantity: Quantity, end: float | None = None) -> tuple[float | None, str]:
-    rows = results.metrics[(results.metrics["run_id"] == run_id) & (results.metrics["metric"] == quantity.name)]
+    curve = results.curve(run_id, quantity.name)
+    curve = pd.Series(dtype=float) if curve is None else curve.dropna()
     if quantity.at is not None:
-        rows = rows[rows["step"] == int(quantity.at)]
-    rows = rows[rows["value"].notna()].sort_values("step")
-    if rows.empty:
+        curve = curve[curve.index == int(quantity.at)]
+    if curve.empty:
         return None, f"no {quantity.name}" + ("" if quantity.at is None else f" at step {quantity.at:g}")
-    return float(rows["value"].iloc[-LAST_STEPS:].mean()), ""
+    return float(curve.iloc[-LAST_STEPS:].mean()), ""
 
 
 def _density(results: Results, run_id: str, quantity: Quantity, end: float | None = None) -> tuple[float | None, str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -73,14 +75,54 @@ class Results:
 
     def curves(self, metric: str, runs: pd.DataFrame) -> Mapping[str, pd.Series]:
         """Run id -> values of ``metric`` by step (ascending; steps that were not logged are absent)."""
-        rows = self.metrics[(self.metrics["metric"] == metric) & self.metrics["run_id"].isin(set(runs["run_id"]))]
-        return {
-            str(run): pd.Series(part["value"].to_numpy(float), index=part["step"].to_numpy(int))
-            for run, part in rows.groupby("run_id", sort=True)
-        }
+        found = {}
+        for run in sorted(set(runs["run_id"])):
+            curve = self.curve(str(run), metric)
+            if curve is not None:
+                found[str(run)] = curve
+        return found
+
+    def curve(self, run_id: str, metric: str) -> pd.Series | None:
+        """``metric`` of one run by step, ascending; None when the run never logged it."""
+        return self._curves.get((run_id, metric))
+
+    def evaluation(self, run_id: str, benchmark: str, metric: str) -> pd.Series | None:
+        """An evaluation of one run by step, ascending (a result whose step is not known first, as step -1); None when
+        there is none."""
+        return self._evaluations.get((run_id, benchmark, metric))
+
+    def metrics_of(self, run_id: str) -> dict[str, pd.Series]:
+        """All curves of one run by metric."""
+        return {metric: self._curves[(run_id, metric)] for metric in self._metrics_of_run.get(run_id, ())}
+
+    @functools.cached_property
+    def _curves(self) -> dict[Any, pd.Series]:
+        return _by_key(self.metrics, ["run_id", "metric"])
+
+    @functools.cached_property
+    def _evaluations(self) -> dict[Any, pd.Series]:
+        return _by_key(self.evals, ["run_id", "benchmark", "metric"])
+
+    @functools.cached_property
+    def _metrics_of_run(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for run_id, metric in self._curves:
+            found.setdefault(run_id, []).append(metric)
+        return found
 
     def metric_names(self) -> list[str]:
         return sorted(self.metrics["metric"].dropna().unique())
+
+
+def _by_key(table: pd.DataFrame, keys: list[str]) -> dict[Any, pd.Series]:
+    """Rows of equal ``keys`` as a Series by step. Where one step is stated twice the last row counts."""
+    steps = table["step"].fillna(-1).to_numpy(int)
+    values = table["value"].to_numpy(float)
+    found = {}
+    for key, rows in table.groupby(keys, sort=False).indices.items():
+        curve = pd.Series(values[rows], index=steps[rows])
+        found[key] = curve[~curve.index.duplicated(keep="last")].sort_index()
+    return found
 
 
 def load_results(folder: str | Path) -> Results:

@@ -31,7 +31,7 @@ class Selection:
     left_out: dict[str, str]
 
     def unknown(self, index: pd.DataFrame) -> list[str]:
-        """Runs named here that do not exist; a report should show them (a typing error leaves the run in, unexplained)."""
+        """Runs named here that do not exist; a report should show them (a typing error leaves the run in)."""
         return sorted(set(self.left_out) - set(index["run_id"]))
 
 
@@ -66,9 +66,11 @@ def started(index: pd.DataFrame) -> pd.DataFrame:
 
 def with_reasons(index: pd.DataFrame, selection: Selection) -> pd.DataFrame:
     """``index`` with a column ``left_out``: the reason, missing for runs that count."""
-    reasons = index["run_id"].map(selection.left_out).astype("string")
-    theirs = index["published_exclusion"].where(index["source"] == "published")
-    return index.assign(left_out=reasons.fillna(theirs))
+    reasons = [
+        selection.left_out.get(run_id) or (theirs if source == "published" else None)
+        for run_id, source, theirs in zip(index["run_id"], index["source"], index["published_exclusion"], strict=True)
+    ]
+    return index.assign(left_out=pd.Series(reasons, index=index.index, dtype=object))
 
 
 def summary(
