@@ -1,6 +1,7 @@
 """Every run of a store: its state and why it is in that state.
 
-States: new (nobody started it), queued (a scheduler has it), running (a living process holds its lock), interrupted
+States: new (nobody started it), queued (a scheduler has it), held (a scheduler keeps it back until it is released),
+running (a living process holds its lock, or its job has just started), interrupted
 (continues with the same command), failed (wants retry=true), done (all steps and the final evaluation are stored),
 damaged (a file was edited or is unreadable).
 """
@@ -11,6 +12,8 @@ import argparse
 import dataclasses
 import json
 import os
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,11 +30,25 @@ _STYLES = {"done": "green", "running": "cyan", "failed": "red", "damaged": "red"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the runs (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="one JSON object: run id -> state, reason, step, steps")
+    parser.add_argument(
+        "--watch",
+        type=float,
+        nargs="?",
+        const=10.0,
+        metavar="SECONDS",
+        help="again every so many seconds (10), until no run waits or runs",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
     """0: no run is failed or damaged; 1: some are."""
     found = statuses(RunStore(args.runs).runs())
+    while args.watch is not None and any(status.state in ("queued", "running") for status in found.values()):
+        if sys.stdout.isatty():
+            print("\033[2J\033[H", end="")
+        _print(found, args.runs)
+        time.sleep(max(1.0, args.watch))
+        found = statuses(RunStore(args.runs).runs())
     if args.json:
         print(json.dumps({name: dataclasses.asdict(status) for name, status in found.items()}, indent=1))
     elif not found:
