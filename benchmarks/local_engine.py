@@ -59,9 +59,9 @@ def report(results: list[dict[str, Any]], arguments: argparse.Namespace) -> None
         print(
             f"{result['method']}: start-up {result['startup']:.1f} s, a step {result['step']:.3f} s "
             f"(median of {arguments.steps}), end {result['end']:.1f} s, peak {result['mebibytes']:.0f} MiB "
-            f"(target <= {TARGET_MEBIBYTES:.0f})"
+            f"(target <= {TARGET_MEBIBYTES:.0f}); it had {result['cpu']:.0%} of a core"
         )
-        print(f"    seconds a step: {phases}")
+        print(f"    of these in CPU seconds a step: {phases}")
     whole = max(result["startup"] + STEPS * result["step"] + result["end"] for result in results)
     print(
         f"four methods x {STEPS} steps in {arguments.processes} processes: {SEED_RUNS_PER_PROCESS * whole:.0f} s "
@@ -102,9 +102,9 @@ def measure(method: str, steps: int, task: str) -> dict[str, Any]:
         run = RunStore(Path(folder)).create(config)
         with run.lock("benchmark"):
             run.begin_attempt({})
-            before = time.perf_counter()
+            before, processor = time.perf_counter(), time.process_time()
             trainer.train(config, run)
-            whole = time.perf_counter() - before
+            whole, processor = time.perf_counter() - before, time.process_time() - processor
         seconds = [row["seconds"] for row in run.metrics.rows()]
     spent = sum(seconds)
     return {
@@ -112,6 +112,7 @@ def measure(method: str, steps: int, task: str) -> dict[str, Any]:
         "startup": before - composing + import_seconds(),
         "step": median(seconds),
         "end": whole - spent,
+        "cpu": processor / whole,
         "phases": {name: total / steps for name, total in phases.items()},
         "mebibytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
@@ -126,11 +127,11 @@ def import_seconds() -> float:
 
 def timed(call: Callable[..., Any], name: str, phases: dict[str, float]) -> Callable[..., Any]:
     def wrapped(*given: Any, **named: Any) -> Any:
-        before = time.perf_counter()
+        before = time.process_time()
         try:
             return call(*given, **named)
         finally:
-            phases[name] += time.perf_counter() - before
+            phases[name] += time.process_time() - before
 
     return wrapped
 

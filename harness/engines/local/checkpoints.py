@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import re
 import shutil
@@ -19,7 +18,6 @@ from harness.store.files import explained, make_folder, write_atomically
 
 SCHEMA = 1
 _NAME = re.compile(r"step_(\d{6,})\.pt")
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,9 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
         path.unlink()
 
 
-def latest(folder: Path, device: torch.device) -> Checkpoint | None:
-    """The newest readable checkpoint, or None if there is none at all. UserError if not one can be read."""
+def latest(folder: Path, device: torch.device, report: Callable[[str], object]) -> Checkpoint | None:
+    """The newest readable checkpoint, or None if there is none at all; ``report`` is told of each that cannot be read.
+    UserError if not one can be."""
     stored = _stored(folder)
     for _, path in stored:
         try:
@@ -52,7 +51,8 @@ def latest(folder: Path, device: torch.device) -> Checkpoint | None:
                 raise ValueError("written by another version of the harness")
             return Checkpoint(**content)
         except Exception as error:
-            _log.warning("%s cannot be read (%s); trying an older checkpoint", path, " ".join(str(error).split()))
+            reason = " ".join(str(error).split())[:200]
+            report(f"{path.name} cannot be read ({reason}); trying an older checkpoint")
     if stored:
         raise UserError(f"{folder}: no checkpoint can be read; delete the files to train the run from its start")
     return None

@@ -25,6 +25,12 @@ class TrainingFailed(RuntimeError):
     """Training cannot go on: a reward, loss or gradient that is not finite. Names the step and what it was."""
 
 
+def diverged(what: str, config: RunConfig) -> TrainingFailed:
+    """The error of a policy whose numbers are no longer finite."""
+    rate = config.training.learning_rate
+    return TrainingFailed(f"{what}; the policy has diverged, lower training.learning_rate={rate}")
+
+
 @dataclass(frozen=True)
 class Experience:
     """N = B x G responses, prompt-major: B prompts in order, the G responses of a prompt next to each other.
@@ -95,16 +101,19 @@ def experience(
             f"prompt {prompts[longest].uid!r} has {len(prompt_ids[longest])} tokens, more than "
             f"training.max_prompt_tokens={training.max_prompt_tokens}; raise it"
         )
-    rollout = sample(
-        policy,
-        prompt_ids,
-        config.group_size,
-        generator,
-        eos_id=tokenizer.eos_id,
-        max_new_tokens=training.max_response_tokens,
-        temperature=training.temperature,
-        top_p=training.top_p,
-    )
+    try:
+        rollout = sample(
+            policy,
+            prompt_ids,
+            config.group_size,
+            generator,
+            eos_id=tokenizer.eos_id,
+            max_new_tokens=training.max_response_tokens,
+            temperature=training.temperature,
+            top_p=training.top_p,
+        )
+    except FloatingPointError as error:
+        raise diverged(f"step {step}: {error}", config) from error
     lengths = rollout.lengths.tolist()
     rows = rollout.tokens.tolist()
     responses = [row[:length] for row, length in zip(rows, lengths, strict=True)]

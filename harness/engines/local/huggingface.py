@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from harness.engines.local.network import NORM_EPS, Policy, PolicySpec
@@ -67,7 +67,7 @@ def save_policy(policy: Policy, tokenizer: SavableTokenizer, folder: Path) -> No
     tokenizer.save_pretrained(str(folder))
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
-    save_file(_to_huggingface(policy), str(folder / "model.safetensors"), metadata={"format": "pt"})
+    (folder / "model.safetensors").write_bytes(save(_to_huggingface(policy), metadata={"format": "pt"}))
 
 
 def load_policy(folder: Path, device: torch.device | str = "cpu") -> Policy:

@@ -38,7 +38,8 @@ class _TokenStatistics(torch.autograd.Function):
             slope = -of_entropy[:, None]
             offset = of_entropy[:, None] * (normaliser - entropy) - of_log_probability[:, None]
             result = torch.addcmul(offset, logits, slope).mul_(probabilities)
-        result.scatter_add_(1, targets[:, None], of_log_probability[:, None])
+        at_target = result.gather(1, targets[:, None]) + of_log_probability[:, None]
+        result.scatter_(1, targets[:, None], at_target)
         return result, None
 
 

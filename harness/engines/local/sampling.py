@@ -46,7 +46,8 @@ def sample(
     """Sample ``group_size`` responses to each prompt, each until EOS or ``max_new_tokens``.
 
     ``generator`` lives on the CPU, so that every device gets the same numbers. ``temperature`` 0 takes the most
-    likely token and reports log-probabilities at temperature 1. ValueError if a sequence would outgrow the policy's
+    likely token and reports log-probabilities at temperature 1. FloatingPointError if
+    logits are not finite; ValueError if a sequence would outgrow the policy's
     positions.
     """
     spec = policy.spec
@@ -57,7 +58,7 @@ def sample(
             f"{spec.max_positions} positions"
         )
     rows = len(prompts) * group_size
-    uniform = torch.rand(rows, max_new_tokens, generator=generator).to(policy.device)
+    uniform = torch.rand(rows, max_new_tokens, generator=generator)
     cache = _Cache(policy, prompts, group_size, max_new_tokens)
 
     tokens = torch.zeros(rows, max_new_tokens, dtype=torch.long, device=policy.device)
@@ -68,7 +69,7 @@ def sample(
     token = cache.last_prompt_tokens
     for step in range(max_new_tokens):
         log_softmax = torch.log_softmax(cache.logits(token) / (temperature or 1.0), -1)
-        token = _draw(log_softmax, uniform[alive, step], temperature, top_p)
+        token = _draw(log_softmax, uniform[alive.cpu(), step], temperature, top_p).to(policy.device)
         chosen = log_softmax.gather(1, token[:, None])[:, 0]
         tokens[alive, step] = token.masked_fill(ended, 0)
         log_probabilities[alive, step] = chosen.masked_fill(ended, 0.0)
@@ -87,10 +88,13 @@ def sample(
 
 
 def _draw(log_softmax: Tensor, uniform: Tensor, temperature: float, top_p: float) -> Tensor:
-    """One token a row from log-probabilities [R, V] and uniform numbers [R]."""
+    """One token a row from log-probabilities [R, V] and uniform numbers [R] on the CPU, where sums along a row come
+    in a fixed order. FloatingPointError if they are no probabilities."""
+    probabilities = log_softmax.exp().cpu()
+    if not torch.isfinite(probabilities.sum()):
+        raise FloatingPointError("the logits of the policy are not finite")
     if temperature == 0.0:
-        return log_softmax.argmax(-1)
-    probabilities = log_softmax.exp()
+        return probabilities.argmax(-1)
     if top_p < 1.0:
         ordered, order = probabilities.sort(dim=-1, descending=True, stable=True)
         before = ordered.cumsum(-1) - ordered

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +39,6 @@ EXPORT = "huggingface"
 """Folder under ``run.checkpoints`` with the trained policy as a Hugging Face checkpoint."""
 
 Value = float | int | bool | None
-_log = logging.getLogger(__name__)
 
 
 def train(config: RunConfig, run: Run, should_stop: Callable[[], bool] | None = None) -> None:
@@ -95,20 +93,21 @@ class _Trainer:
         self._restore(device)
 
     def _restore(self, device: torch.device) -> None:
-        checkpoint = checkpoints.latest(self.run.checkpoints, device)
+        checkpoint = checkpoints.latest(self.run.checkpoints, device, self.run.log)
         if checkpoint is None:
             return
         self.policy.load_state_dict(checkpoint.policy)
         self.optimizer.load_state_dict(checkpoint.optimizer)
         self.step, self.responses_generated = checkpoint.step, checkpoint.responses_generated
-        _log.info("continuing after step %d", self.step)
+        self.run.log(f"continuing after step {self.step}")
 
     def run_steps(self, should_stop: Callable[[], bool]) -> None:
         steps, every = self.config.training.steps, self.config.output.checkpoint_every
         if self.step >= steps:
             self._export()
         self._evaluate()
-        while self.step < steps and not should_stop():
+        stopping = should_stop()
+        while self.step < steps and not stopping:
             started = time.perf_counter()
             outcome = self._train_step(self.step + 1)
             self.step += 1
@@ -130,7 +129,7 @@ class _Trainer:
         before = self.aggregate(collected.generated, step) if config.training.filter != "none" else None
         trained = collected.trained
         if trained is None:
-            _log.warning("step %d: the filter kept no group, the policy stays as it is", step)
+            self.run.log(f"step {step}: the filter kept no group, the policy stays as it is")
             return _Outcome(collected, None, before, None, None)
         batches = mini_batches(trained, self.reference, config)
         kl = reference_kl(batches)

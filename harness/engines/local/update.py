@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from harness.config import RunConfig
-from harness.engines.local.generation import Experience, TrainingFailed
+from harness.engines.local.generation import Experience, TrainingFailed, diverged
 from harness.engines.local.objective import clipped_surrogate, kl_penalty, token_statistics, token_weights
 from harness.engines.local.optimizer import AdamW
 from harness.engines.local.policy import PackedBatch, Policy, pack
@@ -97,10 +97,7 @@ def update(
         row = _update(policy, optimizer, batch, values[batch.responses], config)
         for name, value in zip(("loss", "gradient norm"), (row[0], row[2]), strict=True):
             if not math.isfinite(value):
-                raise TrainingFailed(
-                    f"step {step}, update {number} of {len(batches)}: the {name} is {value}; the policy has diverged, "
-                    f"lower training.learning_rate={config.training.learning_rate}"
-                )
+                raise diverged(f"step {step}, update {number} of {len(batches)}: the {name} is {value}", config)
         rows.append(row)
     means = np.array(rows, dtype=np.float64).mean(axis=0).tolist()
     loss_kl = means[4] if config.training.loss_kl_type != "none" else None

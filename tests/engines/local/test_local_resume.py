@@ -22,7 +22,7 @@ from harness.store import Run, RunStore
 def outcome(run: Run) -> dict[str, object]:
     """Everything a run computes: metrics, evaluations, weights, optimiser."""
     evaluations = {path.name: json.loads(path.read_text()) for path in (run.path / "evals" / "pocket").glob("*.json")}
-    checkpoint = checkpoints.latest(run.checkpoints, torch.device("cpu"))
+    checkpoint = checkpoints.latest(run.checkpoints, torch.device("cpu"), print)
     assert checkpoint is not None
     return {
         "metrics": comparable(run),
@@ -82,7 +82,7 @@ def test_stopped_at_every_step_and_continued(tmp_path: Path) -> None:
             train_on(config, run, task, lambda run=run, step=step: run.metrics.last_step() >= step)
             run.end_attempt("interrupted", None)
         assert run.metrics.last_step() == step
-        assert checkpoints.latest(run.checkpoints, torch.device("cpu")).step == step
+        assert checkpoints.latest(run.checkpoints, torch.device("cpu"), print).step == step
     assert outcome(run) == expected
 
 
@@ -110,19 +110,18 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     assert sorted(path.name for path in run.checkpoints.iterdir()) == [EXPORT, "step_000007.pt"]
 
 
-def test_an_unreadable_checkpoint_falls_back_to_the_one_before(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unreadable_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
     state = checkpoints.Checkpoint(2, 64, {"weight": torch.ones(3)}, {})
     for step in (2, 4):
         checkpoints.save(tmp_path, checkpoints.Checkpoint(step, 32 * step, state.policy, {}), keep=2)
     newest = tmp_path / "step_000004.pt"
     newest.write_bytes(newest.read_bytes()[:200])
-    assert checkpoints.latest(tmp_path, torch.device("cpu")).step == 2
-    assert "step_000004.pt cannot be read" in caplog.text
+    reports: list[str] = []
+    assert checkpoints.latest(tmp_path, torch.device("cpu"), reports.append).step == 2
+    assert "step_000004.pt cannot be read" in reports[0]
     (tmp_path / "step_000002.pt").write_bytes(b"")
     with pytest.raises(UserError, match="no checkpoint can be read; delete"):
-        checkpoints.latest(tmp_path, torch.device("cpu"))
+        checkpoints.latest(tmp_path, torch.device("cpu"), print)
 
 
 def test_a_checkpoint_never_unpickles_code(tmp_path: Path) -> None:
@@ -134,5 +133,5 @@ def test_a_checkpoint_never_unpickles_code(tmp_path: Path) -> None:
 
     (tmp_path / "step_000001.pt").write_bytes(pickle.dumps(Bomb(), protocol=2))
     with pytest.raises(UserError):
-        checkpoints.latest(tmp_path, torch.device("cpu"))
+        checkpoints.latest(tmp_path, torch.device("cpu"), print)
     assert not (tmp_path / "exploded").exists()
