@@ -38,7 +38,12 @@ def start(
     launcher = importlib.import_module(f"harness.launch.{place}")
     settings = {key: value for key, value in options.items() if key != "_target_"}
     if dry_run:
-        return int(launcher.dry_run(runs, store=store, options=settings))
+        code = int(launcher.dry_run(runs, store=store, options=settings))
+        for name in {run.engine.name: None for run in runs}:
+            engine = find_engine(name)
+            if hasattr(engine, "plan"):
+                engine.plan([run for run in runs if run.engine.name == name], store.root)
+        return code
     return int(launcher.launch(runs, store=store, options=settings, retry=retry))
 
 

@@ -41,6 +41,13 @@ def prepare(configs: Sequence[RunConfig]) -> None:
             pocket_task(config).checkpoint  # noqa: B018
 
 
+def plan(configs: Sequence[RunConfig], runs: Path) -> None:
+    """What ``dry_run=true`` adds: each run's command for verl, written below ``runs`` and the first one printed."""
+    from harness.engines.verl import dry_run
+
+    dry_run.write_commands(configs, runs)
+
+
 def diagnose(config: RunConfig, run: Path | None) -> list[Finding]:
     """What ``python -m harness doctor`` reports about a run of this engine."""
     from harness.engines.verl import preflight

@@ -27,6 +27,19 @@ def prepare(config: RunConfig, run: Path) -> Inputs:
     return _published(config, run)
 
 
+def expected(config: RunConfig, run: Path) -> Inputs:
+    """What :func:`prepare` would give, without building or reading anything: the number of prompts is a guess."""
+    many = 10**9
+    files = _files(run)
+    if config.data.source != "generated":
+        return Inputs(str(config.model.path), files[0], files[1], many)
+    from harness.pocket import pocket_task
+    from harness.pocket.cache import cache_root
+
+    checkpoint = cache_root() / pocket_task(config).checkpoint_name
+    return Inputs(str(checkpoint), files[0], files[1], many, str(run / FOLDER / "tokenizer"))
+
+
 def write_prompts(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
     """Write rows with ``messages``, ``reference`` and ``task`` as verl's Parquet; returns how many."""
     table = pandas.DataFrame(

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from harness import aggregation
+from harness.aggregation.parameters import step_parameters
 
 RESERVED = ("grpo", "gdpo")
 """Names that verl itself gives an estimator; ours carry a prefix there."""
@@ -37,6 +38,7 @@ class ChannelBatch:
     """The reward channels of one batch of R rows, and what the estimator found out about them.
 
     infos: per row what the reward function returned beside the score.  padding [R]: rows that verl added.
+    progress: share of the training that is done, 0 at the first step, 1 at the last.
     sessions: per row the response it belongs to; only the last row of a response is scored, the others share its
     advantage (verl's rule for trajectories of several outputs).
     """
@@ -44,6 +46,7 @@ class ChannelBatch:
     infos: Sequence[Mapping[str, Any]]
     padding: NDArray[np.bool_]
     sessions: Sequence[tuple[str, int]]
+    progress: float = 0.0
     method: str | None = None
     result: aggregation.Aggregation | None = None
     channels: dict[str, NDArray[np.float64]] = field(default_factory=dict)
@@ -66,7 +69,8 @@ def channels_of_batch(batch: ChannelBatch) -> Iterator[ChannelBatch]:
 
 def make_estimator(method: str) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     """The estimator of ``method``. Reads ``algorithm.reward_keys`` (the channels, in order) and optionally
-    ``algorithm.normalization``, ``algorithm.method_parameters`` and ``algorithm.method_file``."""
+    ``algorithm.normalization``, ``algorithm.method_parameters``, ``algorithm.reward_bounds`` ((low, high) by
+    channel, for methods that ask for them) and ``algorithm.method_file``."""
 
     def estimator(
         token_level_rewards: torch.Tensor,
@@ -98,19 +102,18 @@ def _advantages(
     rows, row_of = scored_rows(batch)
     chosen = aggregation.load_method(settings.file, method) if settings.file else aggregation.get_method(method)
     batch.rows, batch.method = rows, chosen.name
+    parameters = step_parameters(chosen, settings.parameters, bounds=settings.bounds, progress=batch.progress)
     batch.channels = {name: read_channel(name, batch.infos, rows) for name in settings.channels}
     batch.lengths = mask.sum(-1).to(torch.int64).cpu().numpy()[rows]
     labels = np.asarray(index, dtype=object)[rows]
     prepared = aggregation.prepare(batch.channels, labels, channels=settings.channels, lengths=batch.lengths)
-    batch.result = aggregation.aggregate_batch(
-        chosen, prepared, normalization=settings.normalization, **settings.parameters
-    )
+    batch.result = aggregation.aggregate_batch(chosen, prepared, normalization=settings.normalization, **parameters)
     advantages = batch.result.advantages
     if method in SUMMED_REWARD_METHODS and settings.reward_kl:
         summed = np.nansum(np.stack(list(batch.channels.values())), axis=0)
         total = summed + _penalty(token_rewards, batch, rows)
         advantages = aggregation.aggregate(
-            chosen, total[:, None], labels, channels=["sum"], lengths=batch.lengths, **settings.parameters
+            chosen, total[:, None], labels, channels=["sum"], lengths=batch.lengths, **parameters
         ).advantages
     spread = np.zeros(len(batch.padding))
     has_response = row_of >= 0
@@ -171,6 +174,7 @@ class _Settings:
     normalization: str | None
     parameters: dict[str, Any]
     file: str | None
+    bounds: dict[str, Any] | None
     reward_kl: bool
 
     @classmethod
@@ -189,6 +193,7 @@ class _Settings:
             normalization=plain.get("normalization"),
             parameters=_plain(plain.get("method_parameters") or {}),
             file=plain.get("method_file"),
+            bounds=_plain(plain.get("reward_bounds")),
             reward_kl=bool(plain.get("use_kl_in_reward", False)),
         )
 

@@ -140,6 +140,7 @@ def _algorithm(config: RunConfig) -> dict[str, Any]:
         "+algorithm.reward_keys": list(config.task.channels),
         "+algorithm.normalization": config.task.normalization,
         "+algorithm.method_parameters": dict(config.method.parameters),
+        "+algorithm.reward_bounds": {name: [item.low, item.high] for name, item in config.task.channels.items()},
         "+algorithm.method_file": config.method.file,
         # The penalty reaches the summed reward alone (see estimators); the others run beside the same reference.
         "algorithm.use_kl_in_reward": reward_kl,
@@ -354,6 +355,10 @@ def command_line(values: Mapping[str, Any]) -> list[str]:
     return [f"{key}={hydra_value(value)}" for key, value in values.items()]
 
 
+_WORDS = ("null", "true", "false", "inf", "nan")
+"""Texts that Hydra reads as something else unless they are quoted."""
+
+
 def hydra_value(value: Any) -> str:
     """A plain value in Hydra's override grammar; texts are quoted, so that any path is one value."""
     if value is None:
@@ -366,6 +371,8 @@ def hydra_value(value: Any) -> str:
         return "{" + ", ".join(f"{key}: {hydra_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(hydra_value(item) for item in value) + "]"
+    if re.fullmatch(r"[A-Za-z/][\w./:-]*", str(value)) and str(value).lower() not in _WORDS:
+        return str(value)
     # A backslash is one, except before the closing or an inner quote.
     text = re.sub(r"(\\*)('|$)", lambda match: 2 * match[1] + (match[2] and "\\'"), str(value))
     return f"'{text}'"

@@ -70,6 +70,7 @@ def _dry_batch(config: RunConfig) -> Finding:
         "normalization": config.task.normalization,
         "method_parameters": dict(config.method.parameters),
         "method_file": config.method.file,
+        "reward_bounds": {name: [item.low, item.high] for name, item in config.task.channels.items()},
     }
     batch = ChannelBatch(infos, np.zeros(4, dtype=bool), [(str(row), 0) for row in range(4)])
     try:

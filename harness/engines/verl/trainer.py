@@ -79,6 +79,7 @@ class MultiRewardTrainer(PPOTrainerSync):
             infos=reward_infos(batch),
             padding=np.array([bool(tag.get("is_padding", False)) for tag in batch.tags]),
             sessions=[_session(key) for key in batch.keys],
+            progress=(self.global_steps - 1) / max(self.total_training_steps - 1, 1),
         )
         with channels_of_batch(channels):
             batch = super()._compute_advantage(batch, metrics)

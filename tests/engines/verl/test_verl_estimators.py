@@ -50,12 +50,13 @@ def make_batch(seed: int, groups: int = 6, size: int = 4, width: int = 9):
     return channels, labels, lengths, mask, order
 
 
-def estimate(method, infos, labels, mask, config, padding=None, sessions=None, token_rewards=None):
+def estimate(method, infos, labels, mask, config, padding=None, sessions=None, token_rewards=None, progress=0.0):
     count = len(infos)
     batch = ChannelBatch(
         infos=infos,
         padding=np.zeros(count, dtype=bool) if padding is None else np.asarray(padding),
         sessions=[(f"{labels[row]}_{row}", 0) for row in range(count)] if sessions is None else sessions,
+        progress=progress,
     )
     if token_rewards is None:
         token_rewards = torch.zeros(mask.shape)
@@ -144,6 +145,21 @@ def test_the_kl_penalty_reaches_the_summed_reward_alone(method, sees):
     expected = aggregation.aggregate(method, total[:, None], labels, channels=["sum"], **parameters_of(method))
     np.testing.assert_allclose(advantages[:, 0].numpy(), expected.advantages, rtol=1e-6, atol=1e-6)
     assert not torch.allclose(advantages, plain, atol=1e-3)
+
+
+@pytest.mark.parametrize(("progress", "kappa"), [(0.0, 0.5), (1.0, 2.0)])
+def test_a_schedule_follows_the_training_and_bounds_come_from_the_configuration(progress, kappa):
+    channels, labels, _, mask, _ = make_batch(8)
+    infos = infos_of(channels)
+    schedule = {"kappa": [0.5, 2.0]}
+    scheduled, _ = estimate(
+        "rvpo", infos, labels, mask, config_of("rvpo", method_parameters=schedule), progress=progress
+    )
+    fixed, _ = estimate("rvpo", infos, labels, mask, config_of("rvpo", method_parameters={"kappa": kappa}))
+    assert torch.equal(scheduled, fixed)
+    given, _ = estimate("saw", infos, labels, mask, config_of("saw"))
+    found, _ = estimate("saw", infos, labels, mask, config_of("saw", method_parameters={}, reward_bounds=BOUNDS))
+    assert torch.equal(given, found)
 
 
 def test_names_that_verl_takes_get_a_prefix():

@@ -205,6 +205,10 @@ def test_values_survive_hydras_grammar():
         "e": 1e-6,
         "f": "3",
         "g": "",
+        "h": "/data/train.parquet",
+        "i": "TRUE",
+        "j": "null",
+        "k": ["correctness", "nan"],
     }
     parser = OverridesParser.create()
     for argument, (key, value) in zip(mapping.command_line(values), values.items(), strict=True):
