@@ -39,10 +39,10 @@ class Look:
 METHODS: Final[dict[str, Look]] = {
     "grpo": Look("GRPO", "#777777", "s"),
     "gdpo": Look("GDPO", "#0072B2", "o"),
-    "dara_sym": Look("DARA-Sym", "#D55E00", "^"),
+    "dara_sym": Look("DARA-Sym", "#E69F00", "^"),
     "dara_asym": Look("DARA-Asym", "#CC3311", "D"),
-    "static_sym": Look("Static-Sym", "#E69F00", "^"),
-    "static_asym": Look("Static-Asym", "#B8860B", "D"),
+    "static_sym": Look("Static-Sym", "#B8860B", "^"),
+    "static_asym": Look("Static-Asym", "#7A2A10", "D"),
     "dvao": Look("DVAO", "#009E73", "v"),
     "gd2po_hard": Look("GD\N{SUPERSCRIPT TWO}PO-Hard", "#AA4499", "P"),
     "gd2po_snr": Look("GD\N{SUPERSCRIPT TWO}PO-SNR", "#882255", "X"),

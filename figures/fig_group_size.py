@@ -1,0 +1,100 @@
+"""Group-size figure: density of the format reward for each group size, with the 0.8 crossing of each run."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import pandas as pd
+
+from figures import curves
+from figures.picture import Picture
+from figures.style import RC, in_order, legend_below, look, new_figure
+from harness.analysis.crossings import crossings
+from harness.analysis.results import Results
+
+METHODS = ("grpo", "gdpo", "dara_sym", "dara_asym")
+SIZES = (4, 8, 16, 32)
+BELOW = -0.06
+
+
+def build(results: Results) -> Picture:
+    collector = curves.Collector()
+    missing: list[str] = []
+    notes = []
+    with mpl.rc_context(RC):
+        figure, axes = new_figure(len(SIZES), 2, width=2.2, height=2.2)
+        for column, size in enumerate(SIZES):
+            axes[0][column].set_title(f"G = {size}")
+            paper = curves.ours(results, task="tool_calling", scale="paper", model="qwen2.5-1.5b", group_size=size)
+            pocket = curves.ours(results, task="tool_calling", scale="pocket", group_size=size)
+            for row, (name, runs) in enumerate((("Qwen2.5-1.5B", paper), ("pocket", pocket))):
+                axis, panel = axes[row][column], f"{name}, G = {size}"
+                found = _published(axis, collector, panel, results, size) if row == 0 else set()
+                found |= _ours(axis, collector, panel, results, runs[runs["method"].isin(METHODS)])
+                if not found:
+                    curves.nothing_here(axis, "not run")
+                    missing.append(panel)
+                else:
+                    axis.set_ylim(-0.13, 1.02)
+                if len(runs):
+                    notes.append(f"{panel}: {curves.count_note(runs[runs['method'].isin(METHODS)])}")
+                if column == 0:
+                    axis.set_ylabel(f"{name}\nformat density")
+                if row == 1 or not len(pocket):
+                    axis.set_xlabel("training step")
+        legend_below(figure, list(METHODS))
+    caption = (
+        "Dashed lines: published medians over runs. Markers below zero: first step with a format reward of 0.8, one a "
+        "run; open at the last step: never. Responses a step are the same at every G. "
+        f"{curves.BAND_NOTE} Our runs: {'; '.join(notes) or 'none'}."
+    )
+    return Picture(
+        "fig_group_size",
+        "Format density by group size",
+        caption,
+        figure,
+        collector.table(),
+        "group-size figure",
+        tuple(missing),
+    )
+
+
+def _published(axis: object, collector: curves.Collector, panel: str, results: Results, size: int) -> set[str]:
+    parts = curves.published_parts(results, "density/format", study="group_size", group_size=size)
+    for method in in_order(parts):
+        curves.draw_published(axis, collector, panel, method, parts[method])
+    runs = results.runs(source="published", study="group_size", group_size=size)
+    _markers(axis, collector, panel, results, runs)
+    return set(parts)
+
+
+def _ours(axis: object, collector: curves.Collector, panel: str, results: Results, runs: pd.DataFrame) -> set[str]:
+    found = set()
+    for method in in_order(runs["method"]):
+        own = results.curves("density/format", runs[runs["method"] == method])
+        if own:
+            curves.draw_runs(axis, collector, panel, method, own)
+            found.add(method)
+    _markers(axis, collector, panel, results, runs)
+    return found
+
+
+def _markers(axis: object, collector: curves.Collector, panel: str, results: Results, runs: pd.DataFrame) -> None:
+    if runs.empty:
+        return
+    table = crossings(results, runs, "reward/format", 0.8)
+    for row in table.itertuples():
+        appearance = look(str(row.method))
+        reached = not pd.isna(row.at)
+        step = row.at if reached else row.last
+        axis.plot(  # type: ignore[attr-defined]
+            [step],
+            [BELOW],
+            marker=appearance.marker,
+            markersize=4,
+            color=appearance.color,
+            markerfacecolor=appearance.color if reached else "white",
+            linestyle="none",
+            clip_on=False,
+        )
+        series = "crossing" if reached else "never"
+        collector.add(panel, str(row.method), series, pd.Series([0.8], index=[step]), str(row.run_id))
