@@ -339,7 +339,14 @@ def environment(config: RunConfig) -> dict[str, str]:
     }
     if config.engine.device == "cpu":
         modules.insert(0, "harness.engines.verl.cpu_platform")
-        values |= {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda", "OMP_NUM_THREADS": "1"}
+        values |= {
+            "VERL_PLATFORM": "cpu",
+            "VERL_ENGINE_DEVICE": "cuda",
+            "OMP_NUM_THREADS": "1",
+            # No idle workers in advance: one for each logical CPU is what starting up would mostly be about.
+            "RAY_prestart_worker_first_driver": "0",
+            "RAY_enable_worker_prestart": "0",
+        }
     return {**values, "VERL_USE_EXTERNAL_MODULES": ",".join(modules)}
 
 

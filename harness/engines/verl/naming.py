@@ -4,7 +4,7 @@ from __future__ import annotations
 
 STEP_KEYS: dict[str, str] = {
     "response_length": "response_length",
-    "kl": "actor/reward_kl_penalty",
+    "kl": "kl",
     "entropy": "actor/entropy",
     "grad_norm": "actor/grad_norm",
     "clip_fraction": "actor/pg_clipfrac",

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 import transfer_queue as tq
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 from verl.trainer.ppo.v1 import trainer_base
@@ -87,6 +88,8 @@ class MultiRewardTrainer(PPOTrainerSync):
         assert channels.rows is not None
         assert channels.lengths is not None
         metrics.update(aggregation_metrics(channels.result))
+        if self.use_reference_policy:
+            metrics["kl"] = reference_kl(batch, channels.padding)
         of_responses = response_metrics(
             [channels.infos[row] for row in channels.rows], channels.channels, channels.lengths
         )
@@ -142,6 +145,18 @@ def reward_infos(batch: Any) -> list[Mapping[str, Any]]:
         fields = getattr(item, "data", item)
         infos.append(fields.get("reward_extra_info", {}) if isinstance(fields, Mapping) else {})
     return infos
+
+
+def reference_kl(batch: Any, padding: np.ndarray) -> float:
+    """Mean over valid response tokens of log pi - log pi_ref, at the tokens that were sampled."""
+    keys = [key for key, padded in zip(batch.keys, padding.tolist(), strict=True) if not padded]
+    fields = ["old_log_probs", "ref_log_prob", "response_mask"]
+    data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
+    total = tokens = 0.0
+    for policy, reference, mask in zip(*(data[field].unbind() for field in fields), strict=True):
+        total += float(((policy - reference) * mask).sum(dtype=torch.float64))
+        tokens += float(mask.sum())
+    return total / tokens if tokens else 0.0
 
 
 def _session(key: str) -> tuple[str, int]:
