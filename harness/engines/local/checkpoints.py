@@ -22,9 +22,11 @@ _NAME = re.compile(r"step_(\d{6,})\.pt")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """State after ``step`` steps. ``responses_generated`` counts all steps, filtered responses included."""
+    """State after ``step`` steps. ``start`` is the SHA-256 of the weights training began with; ``responses_generated``
+    counts all steps, filtered responses included."""
 
     step: int
+    start: str
     responses_generated: int
     policy: dict[str, Any]
     optimizer: dict[str, Any]

@@ -8,6 +8,7 @@ what its last checkpoint does not cover and comes to the same numbers.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -90,16 +91,30 @@ class _Trainer:
         self.optimizer = AdamW(self.policy.parameters(), config.training.learning_rate, config.training.weight_decay)
         self.responses_generated = 0
         self.step = 0
+        self.start = hashlib.sha256((task.checkpoint / "model.safetensors").read_bytes()).hexdigest()
         self._restore(device)
+        self._record()
 
     def _restore(self, device: torch.device) -> None:
         checkpoint = checkpoints.latest(self.run.checkpoints, device, self.run.log)
         if checkpoint is None:
             return
+        if checkpoint.start != self.start:
+            raise UserError(
+                f"{self.run.checkpoints}: training began with other weights than {self.task.checkpoint} holds now "
+                f"(the warm start was built anew); delete {self.run.path} to train the run from its start"
+            )
         self.policy.load_state_dict(checkpoint.policy)
         self.optimizer.load_state_dict(checkpoint.optimizer)
         self.step, self.responses_generated = checkpoint.step, checkpoint.responses_generated
         self.run.log(f"continuing after step {self.step}")
+
+    def _record(self) -> None:
+        """Hashes of the model and of the data in the manifest; the data's is that of the held-out prompts."""
+        prompts = self.task.evaluation_prompts(self.config.training.evaluation_prompts)
+        content = json.dumps([[prompt.text, prompt.reference] for prompt in prompts])
+        self.run.record("model_sha256", self.start)
+        self.run.record("data_sha256", hashlib.sha256(content.encode()).hexdigest())
 
     def run_steps(self, should_stop: Callable[[], bool]) -> None:
         steps, every = self.config.training.steps, self.config.output.checkpoint_every
@@ -194,7 +209,9 @@ class _Trainer:
         self.run.write_evaluation(BENCHMARK, self.step, results, None)
 
     def _checkpoint(self) -> None:
-        state = Checkpoint(self.step, self.responses_generated, self.policy.state_dict(), self.optimizer.state_dict())
+        state = Checkpoint(
+            self.step, self.start, self.responses_generated, self.policy.state_dict(), self.optimizer.state_dict()
+        )
         checkpoints.save(self.run.checkpoints, state, self.config.output.keep_checkpoints)
 
     def _export(self) -> None:

@@ -11,18 +11,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from local_stub import StubTask, comparable, one_attempt, stub_config
+from local_stub import SPEC, StubTask, comparable, one_attempt, stub_config
 
 from harness.engines.local import checkpoints
+from harness.engines.local.policy import Policy, save_policy
 from harness.engines.local.trainer import EXPORT, train_on
 from harness.errors import UserError
 from harness.store import Run, RunStore
+
+CPU = torch.device("cpu")
 
 
 def outcome(run: Run) -> dict[str, object]:
     """Everything a run computes: metrics, evaluations, weights, optimiser."""
     evaluations = {path.name: json.loads(path.read_text()) for path in (run.path / "evals" / "pocket").glob("*.json")}
-    checkpoint = checkpoints.latest(run.checkpoints, torch.device("cpu"), print)
+    checkpoint = checkpoints.latest(run.checkpoints, CPU, print)
     assert checkpoint is not None
     return {
         "metrics": comparable(run),
@@ -82,7 +85,7 @@ def test_stopped_at_every_step_and_continued(tmp_path: Path) -> None:
             train_on(config, run, task, lambda run=run, step=step: run.metrics.last_step() >= step)
             run.end_attempt("interrupted", None)
         assert run.metrics.last_step() == step
-        assert checkpoints.latest(run.checkpoints, torch.device("cpu"), print).step == step
+        assert checkpoints.latest(run.checkpoints, CPU, print).step == step
     assert outcome(run) == expected
 
 
@@ -105,23 +108,37 @@ def test_a_finished_run_started_again_repairs_its_export_and_evaluation(tmp_path
     assert len(run.metrics.read().lines) == 4
 
 
+def test_a_run_never_continues_from_another_start(tmp_path: Path) -> None:
+    config = stub_config(steps=4)
+    store = RunStore(tmp_path / "runs")
+    run = store.create(config)
+    with run.lock("test"):
+        run.begin_attempt({})
+        train_on(config, run, StubTask(tmp_path), lambda: run.metrics.last_step() >= 2)
+        assert run.manifest.read()["records"]["model_sha256"] == checkpoints.latest(run.checkpoints, CPU, print).start
+    other = Policy(SPEC, torch.Generator().manual_seed(6))
+    save_policy(other, StubTask.tokenizer, StubTask(tmp_path).checkpoint)
+    with run.lock("test"), pytest.raises(UserError, match="began with other weights"):
+        train_on(config, run, StubTask(tmp_path))
+
+
 def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     run = one_attempt(tmp_path, stub_config(steps=7, checkpoint_every=2))
     assert sorted(path.name for path in run.checkpoints.iterdir()) == [EXPORT, "step_000007.pt"]
 
 
 def test_an_unreadable_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
-    state = checkpoints.Checkpoint(2, 64, {"weight": torch.ones(3)}, {})
+    state = checkpoints.Checkpoint(2, "", 64, {"weight": torch.ones(3)}, {})
     for step in (2, 4):
-        checkpoints.save(tmp_path, checkpoints.Checkpoint(step, 32 * step, state.policy, {}), keep=2)
+        checkpoints.save(tmp_path, checkpoints.Checkpoint(step, "", 32 * step, state.policy, {}), keep=2)
     newest = tmp_path / "step_000004.pt"
     newest.write_bytes(newest.read_bytes()[:200])
     reports: list[str] = []
-    assert checkpoints.latest(tmp_path, torch.device("cpu"), reports.append).step == 2
+    assert checkpoints.latest(tmp_path, CPU, reports.append).step == 2
     assert "step_000004.pt cannot be read" in reports[0]
     (tmp_path / "step_000002.pt").write_bytes(b"")
     with pytest.raises(UserError, match="no checkpoint can be read; delete"):
-        checkpoints.latest(tmp_path, torch.device("cpu"), print)
+        checkpoints.latest(tmp_path, CPU, print)
 
 
 def test_a_checkpoint_never_unpickles_code(tmp_path: Path) -> None:
@@ -133,5 +150,5 @@ def test_a_checkpoint_never_unpickles_code(tmp_path: Path) -> None:
 
     (tmp_path / "step_000001.pt").write_bytes(pickle.dumps(Bomb(), protocol=2))
     with pytest.raises(UserError):
-        checkpoints.latest(tmp_path, torch.device("cpu"), print)
+        checkpoints.latest(tmp_path, CPU, print)
     assert not (tmp_path / "exploded").exists()
