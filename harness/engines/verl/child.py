@@ -6,6 +6,7 @@ line, why it failed.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import runpy
@@ -18,8 +19,10 @@ from pathlib import Path
 
 ARGUMENTS = "arguments.txt"
 ERROR = "error.json"
-STOPPED = 75
-"""Exit code after a stop that was asked for."""
+FAILED, FULL, STOPPED = 1, 74, 75
+"""Exit codes: an error, a disk so full that not even the error could be written, a stop that was asked for."""
+
+DISK_FULL = "the disk is full; free space (checkpoints and exports of other runs), then start the run again"
 
 WATCH_SECONDS = 1.0
 LAST_RESORT_SECONDS = 15.0
@@ -36,12 +39,15 @@ def main(folder: Path, parent: int) -> int:
         plugin.ensure_registered()
         runpy.run_module("verl.trainer.main_ppo", run_name="__main__")
     except SystemExit as error:
-        return int(error.code or 0) if isinstance(error.code, int | None) else 1
+        return int(error.code or 0) if isinstance(error.code, int | None) else FAILED
     except BaseException as error:
         chain = list(_causes(error))
         if any(type(item).__name__ == "StopRequestedError" for item in chain):
             return STOPPED
-        (folder / ERROR).write_text(json.dumps({"cause": explain(chain)}), encoding="utf-8")
+        try:
+            (folder / ERROR).write_text(json.dumps({"cause": explain(chain)}), encoding="utf-8")
+        except OSError as problem:
+            return FULL if problem.errno == errno.ENOSPC else FAILED
         raise
     return 0
 
@@ -51,7 +57,7 @@ def explain(chain: list[BaseException]) -> str:
     text = " ".join(f"{type(item).__name__}: {item}" for item in chain)
     inner = chain[-1]
     if "No space left on device" in text or "OutOfDiskError" in text:
-        return "the disk is full; free space (checkpoints and exports of other runs), then start the run again"
+        return DISK_FULL
     if "OutOfMemoryError" in text or "CUDA out of memory" in text:
         return (
             f"out of memory ({_line(inner)}); lower engine.options.memory_fraction or "

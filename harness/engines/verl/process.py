@@ -161,7 +161,8 @@ class _Child:
         """Return when the run ended as it should, raise with the cause otherwise."""
         if code in (0, child.STOPPED):
             return
-        cause = child.read_error(self.error)
+        storage.repair(self.run_.checkpoints)  # a half-written checkpoint may be what fills the disk
+        cause = child.DISK_FULL if code == child.FULL else child.read_error(self.error)
         if cause is None:
             cause = f"verl's process was killed by signal {-code}" if code < 0 else f"verl ended with exit code {code}"
             cause += "; was it killed for memory? The run continues from its last checkpoint when it is started again"
