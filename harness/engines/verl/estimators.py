@@ -102,7 +102,7 @@ def _advantages(
     rows, row_of = scored_rows(batch)
     chosen = aggregation.load_method(settings.file, method) if settings.file else aggregation.get_method(method)
     batch.rows, batch.method = rows, chosen.name
-    parameters = step_parameters(chosen, settings.parameters, bounds=settings.bounds, progress=batch.progress)
+    parameters = step_parameters(chosen, settings.parameters, bounds=settings.bounds or {}, progress=batch.progress)
     batch.channels = {name: read_channel(name, batch.infos, rows) for name in settings.channels}
     batch.lengths = mask.sum(-1).to(torch.int64).cpu().numpy()[rows]
     labels = np.asarray(index, dtype=object)[rows]

@@ -149,3 +149,41 @@ def test_nothing_of_verl_is_imported_before_it_is_needed():
 
     source = Path(str(engine.__file__)).read_text()
     assert "import verl" not in source
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "message"),
+    [
+        (child.FULL, None, "the disk is full"),
+        (-9, None, "killed by signal 9.*continues from its last checkpoint"),
+        (1, None, "ended with exit code 1"),
+        (1, "channel 'format' is infinite", "^channel 'format' is infinite"),
+    ],
+)
+def test_how_a_child_ended_is_said_with_its_log_and_nothing_half_written_stays(config, run, code, cause, message):
+    ended = process._Child(config, run, 1, process._Steps(run))
+    ended.folder.mkdir()
+    if cause is not None:
+        ended.error.write_text(json.dumps({"cause": cause}))
+    (run.checkpoints / "global_step_5").mkdir()
+    with pytest.raises(process.TrainingFailedError, match=message) as raised:
+        ended._judge(code)
+    assert "attempt_1.log" in str(raised.value)
+    assert not (run.checkpoints / "global_step_5").exists()
+
+
+@pytest.mark.parametrize("code", [0, child.STOPPED])
+def test_a_run_that_ended_or_stopped_as_asked_is_no_failure(config, run, code):
+    process._Child(config, run, 1, process._Steps(run))._judge(code)
+
+
+def test_a_dry_run_writes_the_commands_and_builds_nothing(config, tmp_path, capsys, monkeypatch):
+    from harness.config import run_id
+    from harness.engines import verl as engine
+
+    monkeypatch.setenv("DARA_CACHE", str(tmp_path / "cache"))
+    engine.plan([config], tmp_path)
+    path = tmp_path / ".verl" / "dry_run" / f"{run_id(config)}.sh"
+    assert "algorithm.adv_estimator=dara_asym" in path.read_text()
+    assert path.read_text() in capsys.readouterr().out
+    assert not (tmp_path / "cache").exists()
