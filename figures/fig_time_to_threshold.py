@@ -32,6 +32,7 @@ def build(results: Results) -> Picture:
         figure, axes = new_figure(len(settings), 1, width=2.9, height=max(1.6, 0.27 * rows + 0.7))
         for axis, (title, runs) in zip(axes[0], settings, strict=True):
             axis.set_title(title)
+            runs = runs[runs["method"] != "base"]
             table = crossings(results, runs, "reward/format", LEVEL) if len(runs) else pd.DataFrame()
             if table.empty or not (table["last"] > 0).any():
                 curves.nothing_here(axis, "not run")
@@ -40,7 +41,8 @@ def build(results: Results) -> Picture:
             notes.append(f"{title}: {_draw(axis, collector, title, table)}")
             axis.set_xlabel("first step with format reward >= 0.8")
     caption = (
-        "One marker a run (small vertical offsets only separate them); open: never, at the last observed step. Bar: "
+        "One marker a run (vertical offsets only separate them); open: never, at the last observed step; a thin line "
+        "leads back to the last step without it where a run was observed at few steps only. Bar: "
         f"Kaplan-Meier median over runs, absent when half of the runs never came. Reached: {'; '.join(notes)}."
     )
     return Picture(
@@ -74,6 +76,8 @@ def _draw(axis: object, collector: curves.Collector, panel: str, table: pd.DataF
                 markerfacecolor=appearance.color if reached else "white",
                 linestyle="none",
             )
+            if reached and step - row.after > 1:
+                axis.plot([row.after + 1, step], [height] * 2, color=appearance.color, linewidth=0.7)  # type: ignore[attr-defined]
             series = "crossing" if reached else "never"
             collector.add(panel, method, series, pd.Series([LEVEL], index=[step]), str(row.run_id))
         found = survival(as_crossings(part))
@@ -85,6 +89,6 @@ def _draw(axis: object, collector: curves.Collector, panel: str, table: pd.DataF
         counts.append(f"{appearance.label} {found.reached}/{len(part)}")
     axis.set_yticks(range(len(methods)), [look(method).label for method in methods])  # type: ignore[attr-defined]
     axis.set_ylim(len(methods) - 0.4, -0.6)  # type: ignore[attr-defined]
-    axis.set_xlim(left=0)  # type: ignore[attr-defined]
+    axis.set_xlim(0, 1.06 * float(table[["at", "last"]].max().max()))  # type: ignore[attr-defined]
     axis.grid(axis="y", visible=False)  # type: ignore[attr-defined]
     return ", ".join(counts)

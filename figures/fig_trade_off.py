@@ -33,7 +33,7 @@ def build(results: Results) -> Picture:
                 missing.append(title)
                 continue
             _draw(axis, collector, title, points)
-            drawn |= set(points["method"])
+            drawn |= set(points["method"]) - {"base"}
             axis.set_xlabel("over 4,000 tokens (%)")
         axes[0][0].set_ylabel("accuracy (%)")
         legend_below(figure, in_order(drawn))

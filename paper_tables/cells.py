@@ -1,0 +1,113 @@
+"""Cells of result tables: our runs with interval and verdict, the published number beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from figures.curves import ours as our_runs
+from figures.style import MODELS, in_order, look
+from harness.analysis.claims import Claims, load_claims
+from harness.analysis.intervals import mean_over_seeds
+from harness.analysis.quantities import parse, values
+from harness.analysis.results import Results
+from harness.analysis.value_verdicts import value_verdicts
+from paper_tables.table import Cell, Row
+
+CLAIMS = Path(__file__).with_name("claims.yaml")
+PERCENT = 100.0
+
+
+def method_label(name: str) -> str:
+    return look(name).label
+
+
+def model_label(name: str) -> str:
+    return MODELS.get(name, name)
+
+
+class Cells:
+    """Builds cells of one ``results``; the published numbers and their verdicts are looked up once."""
+
+    def __init__(self, results: Results, claims: Claims | None = None) -> None:
+        self.results = results
+        self.claims = claims or load_claims(CLAIMS)
+        judged = value_verdicts(results, self.claims)
+        mine = judged[judged["view"] == "paper"]
+        self._verdicts = {(row.printed_run_id, row.quantity): (row.verdict, row.reason) for row in mine.itertuples()}
+
+    def published(self, run_id: str, quantity: str) -> float | None:
+        """The number of a published summary or single run, None where it prints none."""
+        wanted = parse(quantity)
+        rows = self.results.evals if wanted.kind == "evaluation" else self.results.metrics
+        rows = rows[rows["run_id"] == run_id]
+        if wanted.kind == "evaluation":
+            rows = rows[(rows["benchmark"] == wanted.benchmark) & (rows["metric"] == wanted.name)]
+        else:
+            rows = rows[rows["metric"] == quantity]
+        if wanted.at is not None and wanted.kind == "evaluation":
+            rows = rows[rows["step"] == int(wanted.at)]
+        return None if rows.empty else float(rows["value"].iloc[-1])
+
+    def runs(self, **wanted: object) -> pd.DataFrame:
+        return our_runs(self.results, **wanted)
+
+    def cell(self, runs: pd.DataFrame, quantity: str, *, printed: str | None = None, factor: float = PERCENT) -> Cell:
+        """Mean over ``runs`` with its t interval over seeds, times ``factor``; ``printed``: the published summary's id."""
+        stated = self.published(printed, quantity) if printed is not None else None
+        verdict, reason = self._verdicts.get((printed, quantity), ("", ""))
+        beside = {
+            "published": None if stated is None else stated * factor,
+            "verdict": verdict if stated is not None else "not published",
+            "reason": reason,
+        }
+        if runs.empty:
+            return Cell(why="not run", **beside)  # type: ignore[arg-type]
+        table = values(self.results, runs, quantity)
+        known = table.dropna(subset=["value"])
+        if known.empty:
+            why = "; ".join(sorted(set(table["note"].dropna()) - {""})) or "not evaluated"
+            return Cell(why=why, **beside)  # type: ignore[arg-type]
+        found = mean_over_seeds(known["value"].to_numpy(float))
+        return Cell(
+            value=found.estimate * factor,
+            low=found.low * factor,
+            high=found.high * factor,
+            n=found.n,
+            run_ids=tuple(known["run_id"]),
+            **beside,  # type: ignore[arg-type]
+        )
+
+
+def with_best(rows: list[Row], key: str, *, higher: bool = True) -> list[Row]:
+    """Mark the best method of each section, but only where its interval lies apart from every other method's."""
+    marked = list(rows)
+    for section in {row.section for row in rows}:
+        places = [place for place, row in enumerate(marked) if row.section == section and _interval(row, key)]
+        if len(places) < 2:
+            continue
+        sign = 1 if higher else -1
+        best = max(places, key=lambda place: sign * float(marked[place].cells[key].value or 0))
+        low, high = _interval(marked[best], key)  # type: ignore[misc]
+        others = [_interval(marked[place], key) for place in places if place != best]
+        apart = all(low > other[1] if higher else high < other[0] for other in others if other)
+        if apart:
+            row = marked[best]
+            cell = row.cells[key]
+            content = {name: getattr(cell, name) for name in cell.__dataclass_fields__} | {"best": True}
+            marked[best] = Row(row.label, {**row.cells, key: Cell(**content)}, row.section)
+    return marked
+
+
+def _interval(row: Row, key: str) -> tuple[float, float] | None:
+    cell = row.cells.get(key)
+    if cell is None or cell.low is None or cell.high is None or isinstance(cell.value, str):
+        return None
+    return cell.low, cell.high
+
+
+def methods_of(*frames: pd.DataFrame) -> list[str]:
+    """Methods of the frames in the usual order, the base model first."""
+    ordered = in_order({str(name) for frame in frames for name in frame["method"]})
+    return [name for name in ordered if name == "base"] + [name for name in ordered if name != "base"]
