@@ -18,6 +18,7 @@ import numpy as np
 
 _BRACE = re.compile(r"[{}]")
 _LOOP_LIMIT = 4096
+_PIECE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,15 @@ def _closing_brace(text: str, opening: int) -> int | None:
 
 
 def _closing_brace_far(text: str, opening: int) -> int | None:
-    """The same for a text of very many braces, in a few array operations."""
-    codes = np.frombuffer(text[opening:].encode("latin-1", "replace"), dtype=np.uint8)
-    steps = (codes == ord("{")).astype(np.int8) - (codes == ord("}"))
-    closed = np.flatnonzero(np.cumsum(steps, dtype=np.int32) == 0)
-    return opening + int(closed[0]) if closed.size else None
+    """The same for a text of very many braces, in array operations on one piece of it after another."""
+    depth = 0
+    for start in range(opening, len(text), _PIECE):
+        codes = np.frombuffer(text[start : start + _PIECE].encode("latin-1", "replace"), dtype=np.uint8)
+        braces = np.flatnonzero((codes == ord("{")) | (codes == ord("}")))
+        depths = depth + np.cumsum(np.where(codes[braces] == ord("{"), 1, -1), dtype=np.int64)
+        closed = np.flatnonzero(depths == 0)
+        if closed.size:
+            return start + int(braces[closed[0]])
+        if braces.size:
+            depth = int(depths[-1])
+    return None

@@ -48,6 +48,8 @@ def test_every_known_value(maths_cases):
         ("\\boxed{" + "{}" * 10_000 + "}tail}", "{}" * 10_000, None),
         ("é\ud800\\boxed{" + "{}" * 10_000 + "\U0001f600}", "{}" * 10_000 + "\U0001f600", None),
         ("\\boxed{" + "{" * 10_000, None, "unclosed_box"),
+        ("\\boxed{" + "{}" * 400_000 + "x}}", "{}" * 400_000 + "x", None),
+        ("\\boxed{" + "{" * 400_000 + "}" * 400_000, None, "unclosed_box"),
     ],
 )
 def test_last_box(text, content, failure):
