@@ -193,7 +193,7 @@ def fuzz(name: str, seconds: float, seed: int, findings: Path) -> int:
     print(
         f"{name}: {count:,} texts, {characters / 1e6:,.0f} million characters in {seconds / 60:.1f} min; "
         f"{found} found; slowest {slowest[0] * 1000:.1f} ms for {slowest[1]:,} characters; "
-        f"compared with verl: {'yes' if _verl('math_reward') else 'no'}",
+        f"compared with verl: {'yes' if name in ('strict', 'tool_calling') and _verl('rlla') else 'no'}",
         flush=True,
     )
     return 1 if found else 0

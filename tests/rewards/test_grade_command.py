@@ -79,7 +79,7 @@ def test_tool_calling_limit(tmp_path, capsys):
     ("row", "message"),
     [
         ("{", "line 2 is no JSON"),
-        ("[" * 100_000, "line 2 is no JSON"),
+        ("[" * 2_000, "line 2 is no JSON"),
         ("[1]", "line 2 is no JSON object"),
         ('{"reference": "1"}', "line 2 has no text under response, output"),
         ('{"response": 5, "reference": "1"}', "line 2 has no text under response"),

@@ -96,8 +96,8 @@ def test_a_prediction_is_used_once():
         '["weather"]',
         "7",
         "null",
-        '{"name": "weather", "parameters": {"days": ' + "9" * 5000 + "}}",
-        "[" * 100_000,
+        '{"name": "weather", "parameters": {"days": ' + "9" * 4400 + "}}",
+        "[" * 2_000,
         '{"name": "weather", "parameters": ' + '{"a":' * 300 + "1" + "}" * 300 + "}",
     ],
 )
