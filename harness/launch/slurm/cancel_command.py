@@ -22,7 +22,7 @@ def main(args: argparse.Namespace) -> int:
     places = [
         place
         for kind in ("train", "evaluate")
-        for place in placed(root, kind).values()  # type: ignore[arg-type]
+        for place in placed(root, kind).values()
         if place.task.run_id in names and place.live and place.job is not None
     ]
     if places:

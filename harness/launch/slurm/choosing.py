@@ -1,4 +1,4 @@
-"""Runs of a store by name, pattern or state, and their jobs: what ``cancel``, ``logs`` and ``requeue`` have in common."""
+"""Runs of a store by name, pattern or state: what ``cancel``, ``logs`` and ``requeue`` have in common."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from harness.errors import UserError
 from harness.launch.slurm.queue import NoAnswerError, run, show_job
 from harness.launch.slurm.submissions import Submission, Task
 from harness.launch.worker import BUSY, FAILED, FINISHED, INTERRUPTED
@@ -66,7 +67,7 @@ class Job:
         self.index = index
         self.task: Task = submission.tasks[index]
         self.run = Run(submission.runs / self.task.run_id) if self.task.kind == "train" else None
-        self.slurm_id = os.environ.get("SLURM_JOB_ID", "")
+        self.slurm_id = own_id(os.environ)
         self._signals = signals
         self._restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
         self._notice = float(submission.settings.get("signal_seconds", 60))
@@ -235,6 +236,12 @@ class Job:
             time.sleep(_POLL_SECONDS)
 
 
+def own_id(environment: Mapping[str, str]) -> str:
+    """The id of this job alone: the SLURM_JOB_ID of an array's last task names the whole array to scontrol."""
+    array, task = environment.get("SLURM_ARRAY_JOB_ID"), environment.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else environment.get("SLURM_JOB_ID", "")
+
+
 def _end_time(job: Mapping[str, str]) -> float | None:
     """When SLURM will end the job, in seconds since the epoch; None without a limit."""
     try:
@@ -280,7 +287,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     submission = Submission(Path(arguments[0]))
     number = os.environ.get("SLURM_ARRAY_TASK_ID")
     index = next(iter(submission.tasks)) if number is None else int(number)
-    return Job(submission, index, signals).execute()
+    job = Job(submission, index, signals)
+    try:
+        return job.execute()
+    except UserError as error:
+        job.note("failed", reason=str(error))
+        return FAILED
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The log of runs: what the training wrote, and what its SLURM job said outside of it (set-up, SLURM's own messages)."""
+"""The log of runs: what the training wrote, and what its SLURM job said besides (set-up, SLURM's own messages)."""
 
 from __future__ import annotations
 

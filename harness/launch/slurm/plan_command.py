@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -24,6 +25,8 @@ from harness.launch.slurm.planning import Cost, costs, makespan, requeues
 from harness.launch.slurm.queue import NoAnswerError
 from harness.launch.slurm.queue import run as call
 from harness.store import RunStore
+
+_WIDTH = 160
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
         raise UserError(f"--at-once {args.at_once} must be at least 1")
     configs = _compose(args.overrides)
     found = costs(configs, RunStore(configs[0].output.runs))
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
     console.print(_table(found))
     _print_totals(found, args.at_once, console)
     warnings = _warnings(found, args)
@@ -100,9 +103,8 @@ def _print_totals(found: Sequence[Cost], at_once: int | None, console: Console) 
     console.print("; ".join(parts), soft_wrap=True)
     if hours:
         many = "all at once" if at_once is None else f"{at_once} at once"
-        console.print(
-            f"critical path: the longest run, {_hours(max(hours))}; everything {many}: {_hours(makespan(hours, at_once))}"
-        )
+        total = _hours(makespan(hours, at_once))
+        console.print(f"critical path: the longest run, {_hours(max(hours))}; everything {many}: {total}")
     if unknown:
         console.print(
             f"{unknown} runs of a kind that nobody has measured and the paper gives no hours for: not counted"

@@ -1,4 +1,4 @@
-"""What a study costs: GPU hours, storage and the time it takes at least, from measured step times where there are any.
+"""What a study costs: GPU hours, storage and the time it takes at least, from measured step times if there are any.
 
 Before a step was measured: the paper's hours per run (arXiv 2610.00574, tool calling on 4 A100-40GB). Where the paper
 gives none, and nothing was measured, a cost is unknown and said to be so.
@@ -21,7 +21,7 @@ PUBLISHED_HOURS = {
     ("tool_calling_three", "qwen2.5-1.5b"): 2.5,
     ("tool_calling_three", "qwen2.5-3b"): 4.5,
 }
-"""Hours of a run of 100 steps with 2,048 responses a step ("about 2.5 h", "4 to 5 h"; the three rewards train alike)."""
+"""Hours of a run of 100 steps with 2,048 responses a step: "about 2.5 h", "4 to 5 h"; three rewards train alike."""
 
 PUBLISHED_STEPS = 100
 

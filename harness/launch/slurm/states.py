@@ -192,6 +192,8 @@ def _gone(run: Run, place: Placed, job_id: str, ended: Ended | None) -> QueueSta
         return QueueState("failed", f"job {job_id}: {what} at {where}{peak}{limit}")
     if last["event"] == "gave_up":
         return QueueState("failed", f"job {job_id}: {last['reason']} at {where}; give it more hydra.launcher.time")
+    if last["event"] == "failed":
+        return QueueState("failed", f"job {job_id}: {last['reason']}")
     if last["event"] == "not_started":
         words = _last_words(place)
         return QueueState("failed", f"job {job_id}: set-up ended with exit code {last['exit_code']}{words}")

@@ -1,0 +1,179 @@
+"""Ray over the nodes of one job: a head here (the first node), a worker on each other node, started through srun.
+
+``with ray_cluster(...) as address:`` waits until every node and GPU has joined; on every way out all of it is stopped.
+Ports are free ones of the head, addresses are those by which the nodes reach it, so several jobs can share a node.
+Run as a module it is the check: ``python -m harness.launch.slurm.ray_cluster ADDRESS NODES GPUS``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.launch.slurm.queue import NoAnswerError, run
+
+JOIN_SECONDS = 300.0
+_STOP_SECONDS = 15.0
+_POLL_SECONDS = 0.5
+_JOINED, _MISSING = 0, 3
+
+
+@contextlib.contextmanager
+def ray_cluster(nodes: int, gpus_per_node: int, *, stopping: Callable[[], bool]) -> Iterator[str | None]:
+    """Yields the address (for RAY_ADDRESS), or None when ``stopping()`` came true before Ray was up.
+
+    Raises :class:`UserError` when a node or GPU does not join in time, or part of Ray ends.
+    """
+    hosts = hostnames(os.environ)
+    if len(hosts) != nodes:
+        raise UserError(f"the job has {len(hosts)} nodes ({', '.join(hosts)}), {nodes} were asked for")
+    address = _address_towards(hosts[-1])
+    port, client_port, agent_port = _free_ports(3)
+    job = os.environ.get("SLURM_JOB_ID", str(os.getpid()))
+    folder = Path(tempfile.gettempdir()) / f"ray-{os.getuid()}-{job}"
+    cpus = os.environ.get("SLURM_CPUS_PER_TASK") or os.environ.get("SLURM_CPUS_ON_NODE", "1")
+    common = ["--block", "--disable-usage-stats", f"--num-cpus={cpus}", f"--num-gpus={gpus_per_node}"]
+    common += ["--min-worker-port=0", "--max-worker-port=0"]
+    head = [*_ray(), "start", "--head", f"--node-ip-address={address}", f"--port={port}", f"--temp-dir={folder}"]
+    head += [f"--ray-client-server-port={client_port}", f"--dashboard-agent-listen-port={agent_port}"]
+    head += ["--include-dashboard=false", *common]
+    worker = [*_ray(), "start", f"--address={address}:{port}", "--dashboard-agent-listen-port=0", *common]
+    srun = _srun(hosts[1:], gpus_per_node)
+    environment = {**os.environ, "RAY_TMPDIR": str(folder)}
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        print(f"ray: head on {hosts[0]} ({address}:{port}), workers on {', '.join(hosts[1:])}", flush=True)
+        processes.append(_start(head, environment))
+        _wait_for_head(address, port, processes, stopping)
+        processes.append(_start([*srun, *worker], environment))
+        ready = _wait_until_joined(f"{address}:{port}", nodes, nodes * gpus_per_node, processes, stopping)
+        yield f"{address}:{port}" if ready else None
+    finally:
+        for process in reversed(processes):
+            _stop(process)
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            command = [*_srun(hosts[1:], 0), "rm", "-rf", str(folder)]
+            subprocess.run(command, timeout=30, check=False, stderr=subprocess.DEVNULL)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def hostnames(environment: Mapping[str, str]) -> list[str]:
+    """The nodes of this job, the one that runs the batch script first."""
+    names = run("scontrol", "show", "hostnames", environment.get("SLURM_JOB_NODELIST", "")).split()
+    first = environment.get("SLURMD_NODENAME", names[0])
+    return [first, *(name for name in names if name != first)]
+
+
+def _ray() -> list[str]:
+    return [sys.executable, "-m", "ray.scripts.scripts"]
+
+
+def _srun(hosts: Sequence[str], gpus_per_node: int) -> list[str]:
+    """One task on each of these nodes, beside whatever else the job does there."""
+    command = ["srun", f"--nodes={len(hosts)}", f"--ntasks={len(hosts)}", "--ntasks-per-node=1", "--overlap"]
+    command += [f"--nodelist={','.join(hosts)}", "--mem=0", "--kill-on-bad-exit=1", "--export=ALL"]
+    return [*command, f"--gpus-per-node={gpus_per_node}"] if gpus_per_node else [*command, "--gres=none"]
+
+
+def _address_towards(host: str) -> str:
+    """This node's address as ``host`` sees it: of several network interfaces the one that leads there."""
+    target = host
+    with contextlib.suppress(NoAnswerError):
+        text = run("scontrol", "--oneliner", "show", "node", host)
+        found = [item.partition("=")[2] for item in text.split() if item.startswith("NodeAddr=")]
+        target = found[0] if found else host
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((target, 9))
+        except OSError as error:
+            raise UserError(f"node {host} ({target}) cannot be reached from {socket.gethostname()}: {error}") from error
+        return str(probe.getsockname()[0])
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("", 0))) for _ in range(count)]
+        return [int(server.getsockname()[1]) for server in servers]
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_SECONDS)
+
+
+def _wait_for_head(
+    address: str, port: int, processes: Sequence[subprocess.Popen[bytes]], stopping: Callable[[], bool]
+) -> None:
+    end = time.monotonic() + JOIN_SECONDS
+    while time.monotonic() < end and not stopping():
+        _check_alive(processes)
+        with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=1):
+            return
+        time.sleep(_POLL_SECONDS)
+    if not stopping():
+        raise UserError(f"Ray's head did not open {address}:{port} within {JOIN_SECONDS:.0f} s; see the job's output")
+
+
+def _wait_until_joined(
+    address: str, nodes: int, gpus: int, processes: Sequence[subprocess.Popen[bytes]], stopping: Callable[[], bool]
+) -> bool:
+    command = [sys.executable, "-m", "harness.launch.slurm.ray_cluster", address, str(nodes), str(gpus)]
+    check = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    try:
+        while check.poll() is None:
+            if stopping():
+                return False
+            _check_alive(processes)
+            time.sleep(_POLL_SECONDS)
+    finally:
+        if check.poll() is None:
+            check.kill()
+            check.wait()
+    if check.returncode != _JOINED:
+        raise UserError(f"Ray: not all of {nodes} nodes and {gpus} GPUs joined within {JOIN_SECONDS:.0f} s; see above")
+    return True
+
+
+def _check_alive(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        if process.poll() is not None:
+            raise UserError(f"Ray ended while it started (exit code {process.returncode}); see the job's output")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Wait until so many nodes and GPUs are part of the cluster at the address."""
+    import ray
+
+    address, nodes, gpus = list(sys.argv[1:] if argv is None else argv)
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    end, alive, found = time.monotonic() + JOIN_SECONDS, 0, 0.0
+    while time.monotonic() < end:
+        alive = sum(bool(node["Alive"]) for node in ray.nodes())
+        found = ray.cluster_resources().get("GPU", 0.0)
+        if alive >= int(nodes) and found >= float(gpus):
+            print(f"ray: {alive} nodes, {found:.0f} GPUs", flush=True)
+            return _JOINED
+        time.sleep(_POLL_SECONDS)
+    print(f"ray: {alive} of {nodes} nodes and {found:.0f} of {gpus} GPUs joined", file=sys.stderr)
+    return _MISSING
+
+
+if __name__ == "__main__":
+    sys.exit(main())
