@@ -63,6 +63,8 @@ def explain(chain: list[BaseException]) -> str:
             f"out of memory ({_line(inner)}); lower engine.options.memory_fraction or "
             "engine.options.tokens_per_gpu, or use more GPUs"
         )
+    if "timed out during startup" in text:
+        return "Ray did not start in time, the machine is busy; start the run again when less else is running"
     if "Failed to connect to GCS" in text or "GCS" in type(inner).__name__ or "RaySystemError" in text:
         return f"Ray ended ({_line(inner)}); start the run again, it continues from its last checkpoint"
     if any(type(item).__name__ in _DEAD for item in chain):
