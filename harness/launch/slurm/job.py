@@ -124,10 +124,10 @@ class Job:
                 from harness.launch.slurm.ray_cluster import ray_cluster
 
                 gpus = int(self.submission.settings["gpus_per_node"])
-                address = stack.enter_context(ray_cluster(nodes, gpus, stopping=lambda: self._stopping))
-                if address is None:
+                variables = stack.enter_context(ray_cluster(nodes, gpus, stopping=lambda: self._stopping))
+                if variables is None:
                     return INTERRUPTED
-                environment = {**os.environ, "RAY_ADDRESS": address}
+                environment = {**os.environ, **variables}
             log: Any = None
             if self.run is not None:
                 log = stack.enter_context(open(self.run.log_path, "ab"))

@@ -1,14 +1,16 @@
 """Ray over the nodes of one job: a head here (the first node), a worker on each other node, started through srun.
 
-``with ray_cluster(...) as address:`` waits until every node and GPU has joined; on every way out all of it is stopped.
-Ports are free ones of the head, addresses are those by which the nodes reach it, so several jobs can share a node.
-Run as a module it is the check: ``python -m harness.launch.slurm.ray_cluster ADDRESS NODES GPUS``.
+``with ray_cluster(...) as variables:`` waits until every node and GPU has joined; on every way out all of it stops.
+Ports are free ones of the head, addresses are those by which the nodes reach it, so several jobs can share a node. A
+token of its own keeps everybody else out: without one any user of the network could run code as this one.
+Run as a module it is the check: ``python -m harness.launch.slurm.ray_cluster NODES GPUS``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -29,8 +31,8 @@ _JOINED, _MISSING = 0, 3
 
 
 @contextlib.contextmanager
-def ray_cluster(nodes: int, gpus_per_node: int, *, stopping: Callable[[], bool]) -> Iterator[str | None]:
-    """Yields the address (for RAY_ADDRESS), or None when ``stopping()`` came true before Ray was up.
+def ray_cluster(nodes: int, gpus_per_node: int, *, stopping: Callable[[], bool]) -> Iterator[dict[str, str] | None]:
+    """Yields what a driver needs in its environment (RAY_ADDRESS, the token); None: ``stopping()`` came true before.
 
     Raises :class:`UserError` when a node or GPU does not join in time, or part of Ray ends.
     """
@@ -49,15 +51,17 @@ def ray_cluster(nodes: int, gpus_per_node: int, *, stopping: Callable[[], bool])
     head += ["--include-dashboard=false", *common]
     worker = [*_ray(), "start", f"--address={address}:{port}", "--dashboard-agent-listen-port=0", *common]
     srun = _srun(hosts[1:], gpus_per_node)
-    environment = {**os.environ, "RAY_TMPDIR": str(folder)}
+    access = {"RAY_ADDRESS": f"{address}:{port}", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    environment = {**os.environ, **access}
+    starting = {key: value for key, value in environment.items() if key != "RAY_ADDRESS"}
     processes: list[subprocess.Popen[bytes]] = []
     try:
         print(f"ray: head on {hosts[0]} ({address}:{port}), workers on {', '.join(hosts[1:])}", flush=True)
-        processes.append(_start(head, environment))
+        processes.append(_start(head, starting))
         _wait_for_head(address, port, processes, stopping)
-        processes.append(_start([*srun, *worker], environment))
-        ready = _wait_until_joined(f"{address}:{port}", nodes, nodes * gpus_per_node, processes, stopping)
-        yield f"{address}:{port}" if ready else None
+        processes.append(_start([*srun, *worker], starting))
+        ready = _wait_until_joined(environment, nodes, nodes * gpus_per_node, processes, stopping)
+        yield access if ready else None
     finally:
         for process in reversed(processes):
             _stop(process)
@@ -132,10 +136,14 @@ def _wait_for_head(
 
 
 def _wait_until_joined(
-    address: str, nodes: int, gpus: int, processes: Sequence[subprocess.Popen[bytes]], stopping: Callable[[], bool]
+    environment: Mapping[str, str],
+    nodes: int,
+    gpus: int,
+    processes: Sequence[subprocess.Popen[bytes]],
+    stopping: Callable[[], bool],
 ) -> bool:
-    command = [sys.executable, "-m", "harness.launch.slurm.ray_cluster", address, str(nodes), str(gpus)]
-    check = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "harness.launch.slurm.ray_cluster", str(nodes), str(gpus)]
+    check = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
     try:
         while check.poll() is None:
             if stopping():
@@ -158,11 +166,11 @@ def _check_alive(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Wait until so many nodes and GPUs are part of the cluster at the address."""
+    """Wait until so many nodes and GPUs are part of the cluster at RAY_ADDRESS."""
     import ray
 
-    address, nodes, gpus = list(sys.argv[1:] if argv is None else argv)
-    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    nodes, gpus = list(sys.argv[1:] if argv is None else argv)
+    ray.init(log_to_driver=False, logging_level="ERROR")
     end, alive, found = time.monotonic() + JOIN_SECONDS, 0, 0.0
     while time.monotonic() < end:
         alive = sum(bool(node["Alive"]) for node in ray.nodes())
