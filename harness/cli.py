@@ -22,15 +22,19 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {
+    "analyse": Command("harness.analysis.analyse_command", "verdicts, learning speed and densities from results/"),
     "cancel": Command("harness.launch.slurm.cancel_command", "cancel the SLURM jobs of runs"),
     "collect": Command("harness.analysis.collect", "runs and published numbers into results/*.parquet"),
     "compare": Command("harness.analysis.compare_command", "two methods on one quantity, with interval, p and power"),
     "verdicts": Command("harness.analysis.verdicts_command", "the paper's claims judged on published and own runs"),
     "data": Command("harness.tasks.data_command", "fetch, verify and list the data sets"),
+    "diagnose": Command("harness.diagnose.command", "which reward starves: measure anyone's rollouts, replay every method"),
     "doctor": Command("harness.launch.doctor", "check packages, hardware, data and rewards before a run"),
     "grade": Command("harness.rewards.grade_command", "score responses from a file with the rewards and graders"),
     "logs": Command("harness.launch.slurm.logs_command", "the log of a run, and of its SLURM job"),
     "plan": Command("harness.launch.slurm.plan_command", "runs, GPU hours, storage and duration of a study"),
+    "preset": Command("harness.report.preset_command", "how much `dvc repro` runs: smoke, default or extended"),
+    "report": Command("harness.report.command", "results/report/index.html: one page with everything"),
     "requeue": Command("harness.launch.slurm.requeue_command", "requeue or release the SLURM jobs of runs"),
     "status": Command("harness.store.status_command", "every run, its state and why it is in that state"),
 }

@@ -54,7 +54,7 @@ class Cells:
         return our_runs(self.results, **wanted)
 
     def cell(self, runs: pd.DataFrame, quantity: str, *, printed: str | None = None, factor: float = PERCENT) -> Cell:
-        """Mean over ``runs`` with its t interval over seeds, times ``factor``; ``printed``: the published summary's id."""
+        """Mean over ``runs`` with its t interval, times ``factor``; ``printed``: the published summary's id."""
         stated = self.published(printed, quantity) if printed is not None else None
         verdict, reason = self._verdicts.get((printed, quantity), ("", ""))
         beside = {

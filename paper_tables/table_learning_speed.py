@@ -8,6 +8,7 @@ import pandas as pd
 
 from figures.style import in_order
 from harness.analysis.crossings import learning_speed
+from harness.analysis.quantities import printed
 from harness.analysis.results import Results
 from paper_tables.cells import Cells, method_label, model_label
 from paper_tables.table import Cell, Column, Row, Table
@@ -61,12 +62,24 @@ def _rows(results: Results, runs: pd.DataFrame, section: str) -> list[Row]:
                     "restricted": _number(
                         found["restricted_mean"], found["restricted_mean_low"], found["restricted_mean_high"], names
                     ),
-                    "curve": _number(found["of_median_curve"], None, None, names),
+                    "curve": _of_curve(results, runs, method, found["of_median_curve"], names),
                 },
                 section,
             )
         )
     return rows
+
+
+def _of_curve(results: Results, runs: pd.DataFrame, method: str, value: float | None, names: tuple[str, ...]) -> Cell:
+    """The crossing of the median curve; for published runs the printed one (their curves are not public)."""
+    if (runs["source"] == "ours").all():
+        return _number(value, None, None, names)
+    model = str(runs["model"].iloc[0])
+    summaries = results.index[results.index["run_id"] == f"published:page-learning_speed-{model}-{method}"]
+    stated = printed(results, summaries, f"first_step/{METRIC}@{LEVEL:g}")
+    if stated.empty:
+        return Cell(why="curves not public, none printed", run_ids=names)
+    return Cell(value=float(stated["value"].iloc[0]), run_ids=tuple(stated["run_id"]))
 
 
 def _number(value: float | None, low: float | None, high: float | None, names: tuple[str, ...]) -> Cell:

@@ -14,6 +14,8 @@ from harness.matrix import expand, studies, unique_runs
 
 STUDIES = [
     ("pocket", 20),
+    ("pocket_smoke", 4),
+    ("pocket_extended", 139),
     ("tool_calling_main", 60),
     ("group_size", 48),
     ("three_rewards", 9),

@@ -1,0 +1,1 @@
+"""The page ``results/report/index.html``: everything that was run and published, for a reader without tools."""
