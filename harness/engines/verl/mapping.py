@@ -6,6 +6,7 @@ is in docs/deviations.md.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -167,7 +168,7 @@ def _policy_loss(config: RunConfig) -> dict[str, Any]:
 def _actor(config: RunConfig, options: Options) -> dict[str, Any]:
     training, actor, ref = config.training, "actor_rollout_ref.actor", "actor_rollout_ref.ref"
     prompts = config.prompts_per_step // training.updates_per_step
-    micro = max(1, prompts * config.group_size // (MICRO_BATCH_SHARE * world_size(config)))
+    micro = math.gcd(_mini_batch(config), max(1, _mini_batch(config) // MICRO_BATCH_SHARE))
     return {
         f"{actor}.ppo_mini_batch_size": prompts,
         f"{actor}.ppo_micro_batch_size_per_gpu": micro,
@@ -192,6 +193,11 @@ def _actor(config: RunConfig, options: Options) -> dict[str, Any]:
     }
 
 
+def _mini_batch(config: RunConfig) -> int:
+    """Responses of one optimizer update on one worker."""
+    return config.training.responses_per_step // config.training.updates_per_step // world_size(config)
+
+
 def _rollout(config: RunConfig, options: Options) -> dict[str, Any]:
     training, rollout = config.training, "actor_rollout_ref.rollout"
     return {
@@ -203,7 +209,8 @@ def _rollout(config: RunConfig, options: Options) -> dict[str, Any]:
         f"{rollout}.seed": config.seed,
         f"{rollout}.tensor_model_parallel_size": 1,
         f"{rollout}.max_num_seqs": options.max_sequences,
-        f"{rollout}.log_prob_micro_batch_size_per_gpu": 64,
+        # A filtered step is padded to whole mini-batches: what divides those divides every step.
+        f"{rollout}.log_prob_micro_batch_size_per_gpu": _mini_batch(config),
         f"{rollout}.calculate_log_probs": True,
         f"{rollout}.agent.num_workers": options.agent_workers,
         f"{rollout}.val_kwargs.n": 1,

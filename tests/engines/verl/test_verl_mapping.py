@@ -168,6 +168,28 @@ def test_policy_losses_are_settings_of_verl(compose, loss, expected):
     assert tuple(values.get(f"{ACTOR}.{key}", "absent") for key in keys) == expected
 
 
+@pytest.mark.parametrize(
+    ("responses", "updates", "size", "workers"), [(64, 4, 4, 1), (256, 4, 4, 1), (60, 3, 4, 1), (64, 4, 4, 2)]
+)
+def test_micro_batches_divide_mini_batches_where_batching_is_not_dynamic(compose, responses, updates, size, workers):
+    config = compose(
+        "engine=verl",
+        "engine.device=cpu",
+        f"engine.gpus_per_node={workers}",
+        f"training.responses_per_step={responses}",
+        f"training.updates_per_step={updates}",
+        f"group_size={size}",
+    )
+    values = values_of(config)
+    mini = values[f"{ACTOR}.ppo_mini_batch_size"] * size // workers
+    for key in (
+        f"{ACTOR}.ppo_micro_batch_size_per_gpu",
+        f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu",
+        f"{REF}.log_prob_micro_batch_size_per_gpu",
+    ):
+        assert mini % values[key] == 0, key
+
+
 def test_methods_that_verl_has_too_are_ours(compose):
     for method, name in (("grpo", "harness_grpo"), ("gdpo", "harness_gdpo"), ("dvao", "dvao")):
         assert values_of(compose("scale=paper", f"method={method}"), 3920)["algorithm.adv_estimator"] == name
