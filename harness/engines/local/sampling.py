@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from harness.engines.local.network import Policy, attention
+from harness.engines.local.network import Policy
 from harness.engines.local.packing import pack_bodies
 
 COMPACT_EVERY = 4
@@ -119,31 +119,47 @@ class _Cache:
         bodies = policy.body_states(pack_bodies(prompts, device))
         width = bodies[0].shape[1]
         columns = width + max_new_tokens
-        self.states = []
-        for body in bodies:
-            state = torch.zeros(len(owner), columns, 2 * spec.kv_heads, spec.head_size, device=device)
-            state[:, :width] = body[owner]
-            self.states.append(state)
+        shape = (len(owner), spec.kv_heads, columns, spec.head_size)
+        self.keys = [torch.zeros(shape, device=device) for _ in bodies]
+        self.values = [torch.zeros(shape, device=device) for _ in bodies]
+        for index, body in enumerate(bodies):
+            key, value = body[owner].transpose(1, 2).chunk(2, 1)
+            self.keys[index][:, :, :width] = key
+            self.values[index][:, :, :width] = value
         padding = torch.arange(columns, device=device)[None, :] >= lengths[:, None]
         padding[:, width:] = False
-        self.mask = torch.zeros(len(owner), 1, columns, device=device)
-        self.mask.masked_fill_(padding[:, None], float("-inf"))
+        self.mask = torch.zeros(len(owner), 1, 1, columns, device=device)
+        self.mask.masked_fill_(padding[:, None, None], float("-inf"))
         self.filled = width
 
     def logits(self, token: Tensor) -> Tensor:
         """Feed one token a row, [R] -> logits [R, V] of the next."""
-        policy, heads, column = self.policy, self.policy.spec.heads, self.filled
-        self.filled += 1
+        policy, spec = self.policy, self.policy.spec
         hidden, rotations = policy.embed(token), policy.rotations_at(self.position)
         self.position = self.position + 1
-        mask = self.mask[:, :, : self.filled]
-        for index, state in enumerate(self.states):
-            mixed = policy.project(index, hidden, rotations)
-            state[:, column] = mixed[:, heads:]
-            attended = attention(mixed[:, None, :heads], state[:, : self.filled], mask)
-            hidden = policy.finish(index, hidden, attended[:, 0])
+        self.filled += 1
+        for index in range(spec.layers):
+            query, key, value = policy.project(index, hidden, rotations).split(
+                [spec.heads, spec.kv_heads, spec.kv_heads], 1
+            )
+            self.keys[index][:, :, self.filled - 1] = key
+            self.values[index][:, :, self.filled - 1] = value
+            hidden = policy.finish(index, hidden, self._attend(index, query))
         return policy.logits(policy.norm(hidden, policy.final_norm))
 
+    def _attend(self, index: int, query: Tensor) -> Tensor:
+        """One query [R, heads, D] a row over the filled columns -> [R, heads * D]. Keys of a row lie next to each
+        other, which makes these products twice as fast as over the layout of training."""
+        rows, heads, size = query.shape
+        kv_heads, seen = self.policy.spec.kv_heads, self.filled
+        folded = (query * size**-0.5).view(rows * kv_heads, heads // kv_heads, size)
+        keys = self.keys[index].flatten(0, 1)[:, :seen]
+        values = self.values[index].flatten(0, 1)[:, :seen]
+        scores = torch.bmm(folded, keys.transpose(1, 2)).view(rows, kv_heads, -1, seen)
+        weights = torch.softmax(scores.add_(self.mask[..., :seen]), -1)
+        return torch.bmm(weights.view(rows * kv_heads, -1, seen), values).view(rows, heads * size)
+
     def keep(self, rows: Tensor) -> None:
-        self.states = [state[rows] for state in self.states]
+        self.keys = [keys[rows] for keys in self.keys]
+        self.values = [values[rows] for values in self.values]
         self.mask, self.position = self.mask[rows], self.position[rows]
