@@ -1,0 +1,1 @@
+"""Evaluation of checkpoints and endpoints: generate (stored, resumable) and score (repeatable without a GPU)."""

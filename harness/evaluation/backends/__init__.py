@@ -1,0 +1,1 @@
+"""Engines that complete chats: ``transformers``, ``endpoint``, ``vllm`` and, for pocket models, ``policy``."""

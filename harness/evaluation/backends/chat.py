@@ -1,0 +1,62 @@
+"""A model's tokenizer and chat template, shared by the backends that render prompts themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.evaluation.sampling import Message, Sampling, template_hash
+
+
+class Chat:
+    """Messages to tokens and tokens to text. UserError for a model without a chat template."""
+
+    def __init__(self, path: str, gguf: str | None = None) -> None:
+        from transformers import AutoTokenizer
+
+        options = {} if gguf is None else {"gguf_file": gguf}
+        try:
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(path, **options)
+        except Exception as error:
+            raise UserError(
+                f"model={path}: its tokenizer can't be loaded ({one_line(error)}); give another model="
+            ) from error
+        template = self.tokenizer.chat_template
+        if template is None:
+            raise UserError(
+                f"model={path} has no chat template: take its instruction-tuned version, or put a chat_template.jinja "
+                "into its folder"
+            )
+        self.template_sha256 = template_hash(template if isinstance(template, str) else repr(template))
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        text = self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """All text of the tokens: tags that some tokenizers call special are part of an answer."""
+        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+
+def room(sampling: Sampling, prompt_tokens: int, model_context: int | None) -> int:
+    """Tokens that an output may have; at most 0 when the prompt leaves no room."""
+    limits = [limit for limit in (sampling.context, model_context) if limit is not None]
+    return min([sampling.max_new_tokens, *(limit - prompt_tokens for limit in limits)])
+
+
+def one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def located(path: str) -> tuple[str, str | None]:
+    """(what transformers loads from, GGUF file name): a hub name, a folder, or a ``.gguf`` file."""
+    place = Path(path)
+    if place.suffix == ".gguf":
+        if not place.is_file():
+            raise UserError(f"model={path} does not exist; give a folder, a .gguf file or a hub name")
+        return str(place.parent), place.name
+    if not place.is_dir() and (path.startswith((".", "/", "~")) or path.count("/") > 1):
+        raise UserError(f"model={path} does not exist; give a folder, a .gguf file or a hub name")
+    return path, None

@@ -1,0 +1,167 @@
+"""Stored outputs of a model: ``generations.jsonl``, a header line and then one line for each output, appended.
+
+Killed at any moment, the file loses at most the line being written; a later process cuts the torn end off and goes on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from harness.errors import UserError
+from harness.evaluation.sampling import Generation, Key, Request
+from harness.store.files import explained, make_folder
+
+SCHEMA = 1
+NAME = "generations.jsonl"
+_IDENTITY = ("benchmark", "model", "weights", "sampling", "template_sha256", "prompts")
+"""Keys of the header in which all outputs of a file must agree."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An output and the hash of the prompt it answers."""
+
+    generation: Generation
+    prompt_sha256: str
+
+
+@dataclass
+class Content:
+    """``damaged``: numbers of unreadable lines; ``repeated``: outputs that were stored more than once (the first
+    counts); ``torn``: bytes of an unfinished last line."""
+
+    header: dict[str, Any] | None = None
+    outputs: dict[Key, Stored] = field(default_factory=dict)
+    damaged: list[int] = field(default_factory=list)
+    repeated: int = 0
+    torn: int = 0
+
+    def answer(self, request: Request) -> Generation | None:
+        """The stored output to this very prompt, or None."""
+        stored = self.outputs.get(request.key)
+        return stored.generation if stored and stored.prompt_sha256 == request.prompt_sha256 else None
+
+
+def read(path: Path) -> Content:
+    """Everything that can be read; a file that is not there is empty. UserError for another schema."""
+    content = Content()
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return content
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); make it readable or move it away") from error
+    end = raw.rfind(b"\n") + 1
+    content.torn = len(raw) - end
+    for number, line in enumerate(raw[:end].split(b"\n")[:-1], start=1):
+        try:
+            row = json.loads(line)
+            if row.get("kind") == "header":
+                if row["schema"] != SCHEMA:
+                    raise UserError(f"{path}: written by another version (schema {row['schema']}); move it away")
+                content.header = content.header or row
+                continue
+            key, stored = _output(row)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            content.damaged.append(number)
+            continue
+        known = content.outputs.get(key)
+        if known is not None and known.prompt_sha256 == stored.prompt_sha256:
+            content.repeated += 1
+        else:
+            content.outputs[key] = stored
+    return content
+
+
+def _output(row: Mapping[str, Any]) -> tuple[Key, Stored]:
+    key = (str(row["question"]), int(row["sample"]), int(row["turn"]), int(row["step"]))
+    prompt_tokens = row["prompt_tokens"]
+    generation = Generation(
+        key,
+        _text(row["text"]),
+        int(row["tokens"]),
+        None if prompt_tokens is None else int(prompt_tokens),
+        _text(row["finish"]),
+    )
+    return key, Stored(generation, _text(row["prompt_sha256"]))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+class Writer:
+    """Appends outputs; one process at a time. UserError when the header of the file does not agree with ``header``."""
+
+    def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
+        self.path = path
+        make_folder(path.parent)
+        with explained(path):
+            self._file: IO[bytes] = open(path, "ab")  # noqa: SIM115
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            raise UserError(f"{path}: another process is writing it; wait for it, or choose another out=") from error
+        try:
+            self.content = read(path)
+            if self.content.torn:
+                with explained(path):
+                    os.ftruncate(self._file.fileno(), path.stat().st_size - self.content.torn)
+            if self.content.header is None:
+                self.content.header = {"kind": "header", "schema": SCHEMA, **header}
+                self._append(self.content.header)
+            else:
+                _agree(path, self.content.header, header)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def add(self, request: Request, generation: Generation) -> None:
+        question, sample, turn, step = generation.key
+        self._append(
+            {
+                "question": question,
+                "sample": sample,
+                "turn": turn,
+                "step": step,
+                "prompt_sha256": request.prompt_sha256,
+                "seed": request.seed,
+                "text": generation.text,
+                "tokens": generation.tokens,
+                "prompt_tokens": generation.prompt_tokens,
+                "finish": generation.finish,
+            }
+        )
+        self.content.outputs[generation.key] = Stored(generation, request.prompt_sha256)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _append(self, row: Mapping[str, Any]) -> None:
+        with explained(self.path):
+            self._file.write(json.dumps(row).encode() + b"\n")
+            self._file.flush()
+
+
+def _agree(path: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    for key in _IDENTITY:
+        if stored.get(key) != wanted.get(key):
+            raise UserError(
+                f"{path} holds outputs made with {key}={json.dumps(stored.get(key))}, now it is "
+                f"{json.dumps(wanted.get(key))}: give the same settings, another out=, or move the file away"
+            )

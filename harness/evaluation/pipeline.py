@@ -1,0 +1,183 @@
+"""From a subject and a benchmark to stored outputs and a stored result: the two stages of each benchmark."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError, nearest
+from harness.evaluation import maths, outputs, pocket
+from harness.evaluation import subject as subjects
+from harness.evaluation.generate import Progress, generate
+from harness.evaluation.options import Options
+from harness.evaluation.outputs import Content, Writer
+from harness.evaluation.sampling import Backend, Request, Sampling
+from harness.evaluation.subject import Subject
+from harness.tasks.datasets import MATHS_BENCHMARKS
+from harness.tasks.library import Library
+from harness.tasks.places import data_root
+
+MATHS, BFCL = "maths", "bfcl_v4"
+BENCHMARKS = (MATHS, *MATHS_BENCHMARKS, BFCL, pocket.BENCHMARK)
+
+
+def evaluate(options: Options, subject: Subject) -> list[Path]:
+    """Run the stages asked for; the files of the results."""
+    if options.benchmark not in BENCHMARKS:
+        raise UserError(f"benchmark={options.benchmark} is unknown: {nearest(options.benchmark, BENCHMARKS)}")
+    if options.benchmark == BFCL:
+        from harness.evaluation.bfcl.stages import evaluate_bfcl
+
+        return evaluate_bfcl(options, subject)
+    if options.benchmark == pocket.BENCHMARK:
+        return _pocket(options, subject)
+    return _maths(options, subject)
+
+
+def asked_sampling(options: Options, protocol: Sampling) -> Sampling:
+    """The protocol's sampling with what the user gave instead."""
+    names = ("temperature", "top_p", "max_new_tokens", "samples", "seed")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    return replace(protocol, **given)
+
+
+def folder(subject: Subject, benchmark: str) -> Path:
+    """Where the outputs of a benchmark are: ``evals/<benchmark>/<step>/``."""
+    return subject.evaluations.path(benchmark, subject.step).with_suffix("")
+
+
+def header(benchmark: str, subject: Subject, backend: Backend, sampling: Sampling, prompts: str) -> dict[str, Any]:
+    asked = {key: value for key, value in asdict(sampling).items() if key != "samples"}
+    return {
+        "benchmark": benchmark,
+        **subjects.identity(subject, backend.describe()),
+        "sampling": asked,
+        "prompts": prompts,
+    }
+
+
+def run_generation(
+    options: Options,
+    subject: Subject,
+    backend: Backend,
+    benchmark: str,
+    requests: Sequence[Request],
+    sampling: Sampling,
+    prompts: str,
+) -> None:
+    path = folder(subject, benchmark) / outputs.NAME
+    with Writer(path, header(benchmark, subject, backend, sampling, prompts)) as writer:
+        _report_damage(path, writer.content)
+        done = sum(writer.content.answer(request) is not None for request in requests)
+        generate(backend, requests, sampling, writer, Progress(benchmark, len(requests), done))
+
+
+def stored(subject: Subject, benchmark: str) -> Content:
+    """The stored outputs. UserError without any."""
+    path = folder(subject, benchmark) / outputs.NAME
+    content = outputs.read(path)
+    if content.header is None:
+        raise UserError(f"{path} holds no outputs to score; generate them first with stage=generate")
+    _report_damage(path, content)
+    return content
+
+
+def write_result(
+    options: Options, subject: Subject, benchmark: str, results: dict[str, Any], table: Any, contents: Sequence[Content]
+) -> Path:
+    """Store a result with where its outputs come from; a part of a benchmark gets a name of its own."""
+    name = benchmark if options.limit is None else f"{benchmark}.first{options.limit}"
+    headers = [content.header or {} for content in contents]
+    known = {key: headers[0].get(key) for key in headers[0] if key not in ("kind", "schema", "benchmark")}
+    provenance = {
+        "model": subject.name,
+        "generation": known,
+        "outputs": {
+            str(item.get("benchmark")): {
+                "damaged_lines": len(content.damaged),
+                "torn_bytes": content.torn,
+                "repeated": content.repeated,
+                "stored": len(content.outputs),
+                "sha256": digest(content),
+            }
+            for item, content in zip(headers, contents, strict=True)
+        },
+    }
+    return subject.evaluations.write(name, subject.step, {**results, **provenance}, table)
+
+
+def digest(content: Content) -> str:
+    """Of all outputs, whatever their order in the file."""
+    total = hashlib.sha256()
+    for key in sorted(content.outputs):
+        stored_output = content.outputs[key]
+        total.update(f"{key}{stored_output.prompt_sha256}{stored_output.generation.tokens}".encode())
+        total.update(stored_output.generation.text.encode("utf-8", "surrogatepass"))
+    return total.hexdigest()[:16]
+
+
+def _report_damage(path: Path, content: Content) -> None:
+    if content.damaged or content.torn:
+        lines = f"lines {', '.join(map(str, content.damaged[:5]))} are damaged" if content.damaged else ""
+        torn = "the last line was not finished" if content.torn else ""
+        what = " and ".join(part for part in (lines, torn) if part)
+        print(f"{path}: {what}; those outputs count as not generated")
+
+
+def _maths(options: Options, subject: Subject) -> list[Path]:
+    library = Library(data_root(options.data_root))
+    names = MATHS_BENCHMARKS if options.benchmark == MATHS else (options.benchmark,)
+    sampling = asked_sampling(options, maths.SAMPLING)
+    questions = {name: maths.questions(name, library, options.limit) for name in names}
+    if options.stage != "score":
+        backend = subjects.backend(options, subject, sampling.context)
+        for name, asked in questions.items():
+            requests = maths.requests(asked, sampling)
+            run_generation(options, subject, backend, name, requests, sampling, maths.PROMPTS)
+    if options.stage == "generate":
+        return []
+    paths, parts, contents = [], [], []
+    for name, asked in questions.items():
+        content = stored(subject, name)
+        sampling = _stored_sampling(content, sampling, options)
+        part = maths.score(name, asked, content, sampling)
+        result = maths.results([part], {name: len(asked)}, sampling)
+        paths.append(write_result(options, subject, name, result, part.samples, [content]))
+        parts.append(part)
+        contents.append(content)
+    if len(parts) > 1:
+        import pandas as pd
+
+        result = maths.results(parts, {name: len(asked) for name, asked in questions.items()}, sampling)
+        table = pd.concat([part.samples for part in parts], ignore_index=True)
+        paths.append(write_result(options, subject, MATHS, result, table, contents))
+    return paths
+
+
+def _stored_sampling(content: Content, sampling: Sampling, options: Options) -> Sampling:
+    """Scoring needs the seed of the stored outputs, whatever the command says."""
+    seed = (content.header or {}).get("sampling", {}).get("seed", sampling.seed)
+    return replace(sampling, seed=int(seed))
+
+
+def _pocket(options: Options, subject: Subject) -> list[Path]:
+    if subject.config is None or subject.run is None:
+        raise UserError("benchmark=pocket needs run=, a stored run of a generated task")
+    from harness.pocket import pocket_task
+
+    config = subject.config
+    task = pocket_task(config)
+    asked = pocket.prompts(task, config, options.limit)
+    sampling = asked_sampling(options, pocket.sampling(config))
+    if options.stage != "score":
+        backend = pocket.backend(task, subject.run, subject.step, block=len(asked))
+        requests = pocket.requests(asked, sampling.seed)
+        run_generation(options, subject, backend, pocket.BENCHMARK, requests, sampling, pocket.PROMPTS)
+    if options.stage == "generate":
+        return []
+    content = stored(subject, pocket.BENCHMARK)
+    results, table = pocket.score(task, config, asked, content)
+    return [write_result(options, subject, pocket.BENCHMARK, results, table, [content])]
