@@ -30,6 +30,7 @@ COMMANDS: dict[str, Command] = {
     "data": Command("harness.tasks.data_command", "fetch, verify and list the data sets"),
     "diagnose": Command("harness.diagnose.command", "which reward starves: measure anyone's rollouts, replay every method"),
     "doctor": Command("harness.launch.doctor", "check packages, hardware, data and rewards before a run"),
+    "evaluate": Command("harness.evaluation.command", "benchmarks on a checkpoint, a model or an endpoint"),
     "grade": Command("harness.rewards.grade_command", "score responses from a file with the rewards and graders"),
     "logs": Command("harness.launch.slurm.logs_command", "the log of a run, and of its SLURM job"),
     "plan": Command("harness.launch.slurm.plan_command", "runs, GPU hours, storage and duration of a study"),
