@@ -107,10 +107,8 @@ def _energy(found: Diagnosis) -> Iterator[str]:
 def _filter(found: Diagnosis) -> Iterator[str]:
     hidden, groups = found.total(lambda s: s.hidden), found.total(lambda s: s.groups)
     if hidden:
-        yield (
-            f"a filter on the sum of the rewards would drop {hidden:,.0f} groups ({percent(hidden / groups)}) in which "
-            "a channel varies"
-        )
+        some = f"{hidden:,.0f} group{'s' if hidden > 1 else ''} ({percent(hidden / groups)})"
+        yield f"a filter on the sum of the rewards would drop {some} in which a channel varies"
 
 
 def _conflict(found: Diagnosis) -> Iterator[str]:

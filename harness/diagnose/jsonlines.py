@@ -29,18 +29,18 @@ def tasks(source: Source, columns: Columns) -> Iterator[Task]:
         for start in range(0, size, PIECE):
             yield _piece, source.name, (start, min(start + PIECE, size)), columns, start + PIECE >= size
         return
-    rest = b""
+    rest = bytearray()
     cut = False
     with sources.open_bytes(source) as stream:
         try:
             for block in sources.blocks(source, stream, PIECE):
-                whole, end, after = (rest + block).rpartition(b"\n")
-                rest = after
-                if end:
-                    yield _parse, whole + end, columns, False, False
+                rest += block
+                if len(rest) >= PIECE and b"\n" in block:
+                    whole, end, rest = rest.rpartition(b"\n")
+                    yield _parse, bytes(whole + end), columns, False, False
         except CutStream:
             cut = True
-    yield _parse, rest, columns, True, cut
+    yield _parse, bytes(rest), columns, True, cut
 
 
 def _piece(name: str, span: tuple[int, int], columns: Columns, last: bool) -> Chunk:

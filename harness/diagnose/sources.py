@@ -15,6 +15,9 @@ _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv"
 _PACKED = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 _STEP_IN_NAME = re.compile(r"(?:^|step[_\-]?|^completions_)(\d{1,15})$", re.IGNORECASE)
 BLOCK = 4 << 20
+_GZIP_BLOCK = 256 << 10
+_ZSTD_BLOCK = 128 << 10
+_GZIP = 16 + zlib.MAX_WBITS
 
 
 @dataclass(frozen=True)
@@ -73,27 +76,53 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def open_bytes(source: Source) -> IO[bytes] | Any:
-    """The bytes of a file, unpacked."""
+    """The bytes of a file; those of a zstd file unpacked, those of a gzip file as they are (:func:`blocks` unpacks)."""
     try:
-        if source.packed is None:
+        if source.packed != "zstd":
             return open(source.path, "rb")
         import pyarrow as pa
 
-        return pa.input_stream(str(source.path), compression=source.packed)
+        return pa.input_stream(str(source.path), compression="zstd")
     except OSError as error:
         raise UserError(f"{source.path} cannot be read ({error}); check the file") from error
 
 
 def blocks(source: Source, stream: Any, size: int = BLOCK) -> Iterator[bytes]:
-    """Blocks of unpacked bytes; ends with :class:`CutStream` where a packed file stops in the middle."""
+    """Blocks of unpacked bytes; ends with :class:`CutStream` where a packed file stops in the middle or is damaged."""
+    if source.packed == "gzip":
+        yield from _gunzipped(source, stream)
+        return
+    size = size if source.packed is None else min(size, _ZSTD_BLOCK)
     while True:
         try:
             block = stream.read(size)
-        except (OSError, EOFError, zlib.error) as error:
-            raise CutStream(f"{source.path} stops in the middle of its packed data ({error})") from error
+        except OSError as error:
+            raise CutStream(f"{source.path}: {error}") from error
         if not block:
             return
         yield bytes(block)
+
+
+def _gunzipped(source: Source, stream: Any) -> Iterator[bytes]:
+    """All members of a gzip file, one after the other; of a cut one, all that can be had."""
+    unpack = zlib.decompressobj(_GZIP)
+    packed = stream.read(_GZIP_BLOCK)
+    if not packed:
+        return
+    try:
+        while packed:
+            yield unpack.decompress(packed)
+            packed = unpack.unused_data if unpack.eof else b""
+            if unpack.eof:
+                packed = packed.lstrip(b"\0") or stream.read(_GZIP_BLOCK)
+                if packed:
+                    unpack = zlib.decompressobj(_GZIP)
+            else:
+                packed = stream.read(_GZIP_BLOCK)
+    except zlib.error as error:
+        raise CutStream(f"{source.path}: {error}") from error
+    if not unpack.eof:
+        raise CutStream(f"{source.path} stops in the middle")
 
 
 class CutStream(Exception):
