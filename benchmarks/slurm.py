@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -59,10 +60,12 @@ def measure(environment: dict[str, str], runs: Path, count: int) -> None:
 
 
 def report(what: str, command: list[str], environment: dict[str, str]) -> str:
-    start = time.perf_counter()
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - start
-    print(f"{what}: {seconds:.1f} s (target: at most {TARGETS[what]:.0f} s)")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"{what}: {seconds:.1f} s, {busy:.1f} s of them on a processor (target: at most {TARGETS[what]:.0f} s)")
     if done.returncode:
         print(done.stdout + done.stderr)
     return done.stdout

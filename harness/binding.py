@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ def bind(cls: type[T], mapping: Any, where: str) -> T:
     if not isinstance(mapping, Mapping):
         raise UserError(f"{where or 'the configuration'} must be a mapping of keys, not {mapping!r}")
     fields = {item.name: item for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(cls)
+    hints = _type_hints(cls)
     prefix = f"{where}." if where else ""
     for key in mapping:
         if key not in fields:
@@ -31,6 +32,12 @@ def bind(cls: type[T], mapping: Any, where: str) -> T:
     if missing:
         raise UserError(f"missing key {prefix}{missing[0]}: give it a value in conf/ or on the command line")
     return cls(**{name: _value(hints[name], mapping[name], prefix + name) for name in fields})
+
+
+@functools.cache
+def _type_hints(cls: type) -> dict[str, Any]:
+    """Evaluating annotations takes milliseconds; a matrix binds thousands of configurations."""
+    return typing.get_type_hints(cls)
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:

@@ -176,7 +176,7 @@ def _batches(starting: Sequence[Planned], options: SlurmOptions, max_array: int)
 def _create(starting: Sequence[Planned], store: RunStore) -> None:
     """Each run's resolved configuration is stored now: what changes in conf/ later never reaches its job."""
     for item in starting:
-        new = store.find(item.config) is None
+        new = not (store.root / item.run_id).exists()
         run = store.create(item.config)
         if not new:
             run.adopt(item.config)

@@ -52,15 +52,16 @@ def ray_cluster(nodes: int, gpus_per_node: int, *, stopping: Callable[[], bool])
     worker = [*_ray(), "start", f"--address={address}:{port}", "--dashboard-agent-listen-port=0", *common]
     srun = _srun(hosts[1:], gpus_per_node)
     access = {"RAY_ADDRESS": f"{address}:{port}", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    environment = {**os.environ, **access}
+    environment = {"RAY_raylet_start_wait_time_s": str(round(JOIN_SECONDS)), **os.environ, **access}
     starting = {key: value for key, value in environment.items() if key != "RAY_ADDRESS"}
     processes: list[subprocess.Popen[bytes]] = []
     try:
         print(f"ray: head on {hosts[0]} ({address}:{port}), workers on {', '.join(hosts[1:])}", flush=True)
         processes.append(_start(head, starting))
-        _wait_for_head(address, port, processes, stopping)
-        processes.append(_start([*srun, *worker], starting))
-        ready = _wait_until_joined(environment, nodes, nodes * gpus_per_node, processes, stopping)
+        ready = _wait_until_joined(environment, 1, gpus_per_node, processes, stopping)
+        if ready:
+            processes.append(_start([*srun, *worker], starting))
+            ready = _wait_until_joined(environment, nodes, nodes * gpus_per_node, processes, stopping)
         yield access if ready else None
     finally:
         for process in reversed(processes):
@@ -122,19 +123,6 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             process.wait(_STOP_SECONDS)
 
 
-def _wait_for_head(
-    address: str, port: int, processes: Sequence[subprocess.Popen[bytes]], stopping: Callable[[], bool]
-) -> None:
-    end = time.monotonic() + JOIN_SECONDS
-    while time.monotonic() < end and not stopping():
-        _check_alive(processes)
-        with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=1):
-            return
-        time.sleep(_POLL_SECONDS)
-    if not stopping():
-        raise UserError(f"Ray's head did not open {address}:{port} within {JOIN_SECONDS:.0f} s; see the job's output")
-
-
 def _wait_until_joined(
     environment: Mapping[str, str],
     nodes: int,
@@ -170,9 +158,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     import ray
 
     nodes, gpus = list(sys.argv[1:] if argv is None else argv)
-    ray.init(log_to_driver=False, logging_level="ERROR")
     end, alive, found = time.monotonic() + JOIN_SECONDS, 0, 0.0
     while time.monotonic() < end:
+        if not ray.is_initialized():
+            try:
+                ray.init(log_to_driver=False, logging_level="ERROR")
+            except ConnectionError:  # the head is not up yet
+                time.sleep(_POLL_SECONDS)
+                continue
         alive = sum(bool(node["Alive"]) for node in ray.nodes())
         found = ray.cluster_resources().get("GPU", 0.0)
         if alive >= int(nodes) and found >= float(gpus):
