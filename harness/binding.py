@@ -23,7 +23,7 @@ def bind(cls: type[T], mapping: Any, where: str) -> T:
     if not isinstance(mapping, Mapping):
         raise UserError(f"{where or 'the configuration'} must be a mapping of keys, not {mapping!r}")
     fields = {item.name: item for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    hints = _type_hints(cls)
+    hints = _type_hints(cls)  # type: ignore[arg-type]
     prefix = f"{where}." if where else ""
     for key in mapping:
         if key not in fields:
