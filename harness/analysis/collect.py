@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from harness.analysis.collect_runs import collect_runs
+from harness.analysis.frames import records
 from harness.analysis.published import published
 from harness.analysis.published_findings import published_findings
 from harness.analysis.results import Results
@@ -69,5 +70,5 @@ def _report(results: Results, args: argparse.Namespace) -> None:
         found = results.findings[results.findings["source"] == source]
         print(f"{len(found)} findings, {source}")
         if not args.quiet:
-            for row in found.itertuples():
+            for row in records(found):
                 print(f"  {row.kind:<18} {row.run_id}: {row.detail}")

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from harness.analysis import effects
+from harness.analysis.frames import grouped, records
 from harness.analysis.intervals import Interval, paired_over_questions
 from harness.analysis.permutation import Permutation, exchange_test, holm, sign_flip_test
 from harness.analysis.quantities import Quantity, parse, values
@@ -63,9 +64,7 @@ def compare(results: Results, runs: pd.DataFrame, quantity: Quantity | str, meth
     first, second = (_ordered(table[table["method"] == name]) for name in (method, against))
     setting = str(runs["setting_id"].iloc[0]) if len(runs) else ""
     key = (setting, quantity.text, method, against)
-    missing = tuple(
-        f"{row.run_id}: {row.note}" for row in table.itertuples() if pd.isna(row.value) and not row.censored
-    )
+    missing = tuple(f"{row.run_id}: {row.note}" for row in records(table) if pd.isna(row.value) and not row.censored)
     if quantity.is_time and (first["censored"].any() or second["censored"].any()):
         return _censored(quantity, key, first, second, missing)
     a, b = first[first["value"].notna()], second[second["value"].notna()]
@@ -147,7 +146,7 @@ def compare_all(
 ) -> list[Comparison]:
     """All quantities x ``against`` in every setting that has both methods; Holm over this whole table."""
     found = []
-    for _, part in runs.groupby("setting_id", sort=True):
+    for _, part in grouped(runs, "setting_id", sort=True):
         present = set(part["method"])
         found += [
             compare(results, part, quantity, method, other)
@@ -185,7 +184,7 @@ def _same_seeds(a: pd.DataFrame, b: pd.DataFrame) -> bool:
 def _as_crossings(table: pd.DataFrame) -> list[Crossing]:
     return [
         Crossing(None if pd.isna(row.value) else float(row.value), float(row.after), float(row.last), str(row.note))
-        for row in table.itertuples()
+        for row in records(table)
     ]
 
 

@@ -64,7 +64,7 @@ def _check_known(found: list[Comparison], results: Results) -> None:
         quantity = parse(text)
         if quantity.kind == "evaluation":
             part = results.evals["benchmark"] + ":" + results.evals["metric"]
-            valid = part.dropna().unique()
+            valid = sorted(str(name) for name in part.dropna().unique())
         else:
             valid = results.metric_names()
         raise UserError(f"metric={text}: none of these runs has it; {nearest(text.partition('@')[0], valid)}")

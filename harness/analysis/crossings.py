@@ -8,6 +8,7 @@ from typing import Final
 
 import pandas as pd
 
+from harness.analysis.frames import grouped, records
 from harness.analysis.results import Results
 from harness.analysis.survival import Survival, survival
 from harness.analysis.thresholds import Crossing, crossing, first_crossing, in_responses, median_curve
@@ -43,7 +44,7 @@ def crossings(
     counts = results.curves(RESPONSES, runs) if axis == "responses" else {}
     stated_as = published_metric(rule, metric, level)
     rows = []
-    for run in runs.itertuples():
+    for run in records(runs):
         curve = curves.get(run.run_id)
         row = results.curve(str(run.run_id), stated_as)
         if row is not None and axis == "steps" and (curve is None or len(curve) < WHOLE_CURVE):
@@ -83,7 +84,7 @@ def _stated(step: float, value: float) -> Crossing:
 def held_out_crossings(results: Results, runs: pd.DataFrame, benchmark: str, metric: str, level: float) -> pd.DataFrame:
     """First evaluated checkpoint with ``metric`` >= ``level``; as sparse as the evaluations, see ``after``."""
     rows = []
-    for run in runs.itertuples():
+    for run in records(runs):
         curve = results.evaluation(str(run.run_id), benchmark, metric)
         curve = pd.Series(dtype=float) if curve is None else curve[curve.index >= 0]
         found = first_crossing(curve, level)
@@ -97,7 +98,7 @@ def as_crossings(table: pd.DataFrame) -> list[Crossing]:
     """Rows of :func:`crossings` that say anything (a run of which nothing is known cannot enter an estimate)."""
     return [
         Crossing(None if pd.isna(row.at) else float(row.at), float(row.after), float(row.last), str(row.reason))
-        for row in table.itertuples()
+        for row in records(table)
         if not (pd.isna(row.at) and row.last == 0)
     ]
 
@@ -112,7 +113,7 @@ def learning_speed(
     censored = known.loc[known["at"].isna(), "last"]
     tau = float(min(censored.min(), known["last"].min())) if len(censored) else float(known["last"].min())
     rows = []
-    for method, part in table.groupby("method", sort=True):
+    for method, part in grouped(table, "method", sort=True):
         found = survival(as_crossings(part), tau=tau if tau == tau else None)
         curves = results.curves(metric, runs[runs["method"] == method])
         whole = {name: curve for name, curve in curves.items() if len(curve) >= WHOLE_CURVE}
@@ -145,7 +146,7 @@ def _row(method: str, part: pd.DataFrame, found: Survival, of_median: float | No
 def _per_seed(table: pd.DataFrame) -> Sequence[str]:
     """``"34"``, ``">100"`` for a censored run, ``"60-100"`` where it was seen no closer, ``"?"`` for an unknown one."""
     texts = []
-    for row in table.itertuples():
+    for row in records(table):
         if pd.isna(row.at):
             texts.append("?" if row.last == 0 else f">{row.last:g}")
         else:

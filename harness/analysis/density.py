@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from harness.analysis.frames import records
 from harness.analysis.results import Results
 
 W_MAX: Final = 5.0
@@ -116,8 +117,8 @@ def density_summary(results: Results, runs: pd.DataFrame, channel: str) -> pd.Da
     """One row a run: peak and its step, area, step of the fastest rise of the channel's reward, weights, first capped
     step and share of capped steps, largest deviation of the energy check, mean density before and after filtering.
     What a run did not log is NaN or None."""
-    rows = []
-    for run in runs.itertuples():
+    rows: list[dict[str, object]] = []
+    for run in records(runs):
         table = metrics_table(results, run.run_id)
         empty = pd.Series(dtype=float)
         density = table.get(f"density/{channel}", empty)

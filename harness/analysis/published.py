@@ -89,7 +89,8 @@ def published(reference: str | Path) -> Results:
 
 
 def read_csv(folder: Path, name: str) -> list[dict[str, Any]]:
-    return pd.read_csv(folder / name).astype(object).to_dict("records")
+    table = pd.read_csv(folder / name).astype(object)
+    return [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
 
 
 def _tool_calling_runs(builder: Builder, folder: Path) -> None:

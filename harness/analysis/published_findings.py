@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from harness.analysis.frames import grouped, records
 from harness.analysis.published import FIRST_STEP
 from harness.analysis.results import Results
 from harness.analysis.thresholds import first_crossing
@@ -53,7 +54,7 @@ def _printed_against_runs(results: Results) -> list[Finding]:
     printed = cells[cells["kind"].isin(["mean", "sd"]) & (cells["cohort"] != "record-all_runs")]
     joined = printed.merge(_per_run(cells), on=keys)
     found = []
-    for row in joined.itertuples():
+    for row in records(joined):
         recorded = row.mean if row.kind == "mean" else row.std
         if recorded is not None and math.isfinite(recorded) and abs(row.value - recorded) > ROUNDING:
             found.append(
@@ -79,7 +80,7 @@ def _stated_number_of_runs(results: Results) -> list[Finding]:
             "number_of_runs",
             f"{row.model} {row.method} step {row.step}: {row.n_runs} runs stated, {row.count} in the record",
         )
-        for row in joined.itertuples()
+        for row in records(joined)
         if row.n_runs != row.count and row.cohort != "record-all_runs"
     ]
 
@@ -90,9 +91,9 @@ def _summaries_against_each_other(results: Results) -> list[Finding]:
     means = cells[(cells["kind"] == "mean") & (cells["cohort"] == "")]
     keys = ["task", "model", "method", "benchmark", "step", "metric"]
     found = []
-    for key, part in means.groupby(keys, dropna=False):
+    for key, part in grouped(means, keys, dropna=False):
         if part["value"].max() - part["value"].min() > 2 * ROUNDING:
-            values = ", ".join(f"{row.value:.2%} ({row.run_id})" for row in part.itertuples())
+            values = ", ".join(f"{row.value:.2%} ({row.run_id})" for row in records(part))
             label = f"{key[1]} {key[2]} step {key[4]} {key[5]}"
             found.append((str(part["run_id"].iloc[0]), "printed_twice", f"{label}: {values}"))
     return found
@@ -102,8 +103,8 @@ def _left_out(results: Results) -> list[Finding]:
     """Runs that the published means leave out, and what they would change."""
     cells = _cells(results)
     main = cells[(cells["kind"] == "run") & (cells["study"] == "tool_calling_main") & (cells["benchmark"] == "bfcl_v4")]
-    found = []
-    for key, part in main[main["step"] == 100].groupby(["model", "method", "metric"]):
+    found: list[Finding] = []
+    for key, part in grouped(main[main["step"] == 100], ["model", "method", "metric"]):
         out = part[part["published_exclusion"].notna()]
         if key[2] != "format/average" or out.empty:
             continue
@@ -121,7 +122,7 @@ def _unfinished(results: Results) -> list[Finding]:
     runs = results.runs()
     return [
         (row.run_id, "unfinished", f"{row.model} {row.method} seed {row.seed}: {row.reason}")
-        for row in runs[runs["state"] != "done"].itertuples()
+        for row in records(runs[runs["state"] != "done"])
     ]
 
 
@@ -158,7 +159,7 @@ def _same_seed_run_twice(results: Results) -> list[Finding]:
         ends = values.reindex(part["run_id"]).dropna()
         if len(ends) > 1 and ends.max() - ends.min() > 0.05:
             listed = ", ".join(f"{value:.3f} ({name})" for name, value in ends.items())
-            found.append((ends.idxmin(), "same_seed_twice", f"{key[0]} {key[1]} seed {key[2]}: {listed}"))
+            found.append((str(ends.idxmin()), "same_seed_twice", f"{key[0]} {key[1]} seed {key[2]}: {listed}"))
     return found
 
 
@@ -172,7 +173,7 @@ def _training_against_validation(results: Results) -> list[Finding]:
         & (results.evals["step"] == 100)
     ]
     found = []
-    for row in held_out.drop_duplicates("run_id").itertuples():
+    for row in records(held_out.drop_duplicates("run_id")):
         trained = training.get(row.run_id, np.nan)
         if abs(trained - row.value) > 0.2:
             detail = f"step 100: training format {trained:.3f}, validation format {row.value:.3f}"
@@ -187,7 +188,7 @@ def _stated_twice(results: Results) -> list[Finding]:
         (results.metrics, ["run_id", "step", "metric"]),
         (results.evals, ["run_id", "benchmark", "step", "metric"]),
     ):
-        for key, part in table.groupby(keys, dropna=False):
+        for key, part in grouped(table, keys, dropna=False):
             if len(part) > 1 and part["value"].max() - part["value"].min() > 1e-6:
                 values = ", ".join(f"{value:.6g}" for value in part["value"])
                 found.append((str(key[0]), "stated_twice", f"{key[-1]} at step {key[-2]}: {values}"))
@@ -197,7 +198,7 @@ def _stated_twice(results: Results) -> list[Finding]:
 def _energy(results: Results) -> list[Finding]:
     """Energy ratio and weight against what the published densities give; the cap is 5."""
     found = []
-    for run in results.runs(study="maths_energy").itertuples():
+    for run in records(results.runs(study="maths_energy")):
         part = results.metrics[results.metrics["run_id"] == run.run_id]
         table = part.pivot(index="step", columns="metric", values="value")
         ratio = table["density/length"] / table["density/correctness"]
@@ -216,17 +217,12 @@ def _energy(results: Results) -> list[Finding]:
 
 
 def _group_size_markers(results: Results) -> list[Finding]:
-    runs = results.runs(study="group_size")
-    counts = runs.groupby(["method", "group_size"]).size()
-    return [
-        (
-            f"published:group_size-g{size}-{method}-median",
-            "number_of_runs",
-            f"{method} G {size}: {n} runs drawn, 3 stated",
-        )
-        for (method, size), n in counts.items()
-        if n != 3
-    ]
+    found = []
+    for (method, size), part in grouped(results.runs(study="group_size"), ["method", "group_size"]):
+        if len(part) != 3:
+            name = f"published:group_size-g{size}-{method}-median"
+            found.append((name, "number_of_runs", f"{method} G {size}: {len(part)} runs drawn, 3 stated"))
+    return found
 
 
 _CHECKS: tuple[Callable[[Results], list[Finding]], ...] = (

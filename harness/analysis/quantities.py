@@ -20,6 +20,7 @@ import pandas as pd
 
 from harness.analysis import density
 from harness.analysis.crossings import crossings, held_out_crossings
+from harness.analysis.frames import records
 from harness.analysis.results import Results
 from harness.errors import UserError
 
@@ -100,8 +101,8 @@ def values(results: Results, runs: pd.DataFrame, quantity: Quantity | str) -> pd
     if quantity.kind == "held_out":
         return _held_out(results, runs, quantity)
     reader = {"evaluation": _evaluation, "metric": _metric, "density": _density}[quantity.kind]
-    rows = []
-    for run in runs.itertuples():
+    rows: list[dict[str, object]] = []
+    for run in records(runs):
         end = None if pd.isna(run.steps) else float(run.steps)
         value, note = _last_of(run, quantity) or reader(results, str(run.run_id), quantity, end)
         never = quantity.is_time and value is None and not note
@@ -132,13 +133,13 @@ def _last_of(run: Any, quantity: Quantity) -> tuple[float | None, str] | None:
 def printed(results: Results, summaries: pd.DataFrame, quantity: Quantity | str) -> pd.DataFrame:
     """The quantity as stated by published summaries (rows of the index that are no runs); columns of :func:`values`."""
     quantity = parse(quantity) if isinstance(quantity, str) else quantity
-    rows = []
-    for row in summaries.itertuples():
+    rows: list[dict[str, object]] = []
+    for row in records(summaries):
         value = _stated(results, str(row.run_id), quantity)
         if value is not None:
             rows.append({"run_id": row.run_id, "method": row.method, "value": value, "n": row.n_runs, "kind": row.kind})
     drawn = {row["method"] for row in rows}
-    for row in summaries.itertuples():  # a drawn median curve speaks where nothing is printed
+    for row in records(summaries):  # a drawn median curve speaks where nothing is printed
         if quantity.kind != "density" or row.kind != "median" or row.method in drawn:
             continue
         value, _ = _density(results, str(row.run_id), quantity)

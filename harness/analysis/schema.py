@@ -97,7 +97,10 @@ def frame(name: str, rows: pd.DataFrame) -> pd.DataFrame:
     columns = {}
     for field in schema:
         column = rows[field.name] if field.name in rows else pd.Series([None] * len(rows), index=rows.index)
-        columns[field.name] = _text_column(column) if field.type == _text else column.astype(_pandas_type(field.type))
+        if field.type == _text:
+            columns[field.name] = _text_column(column)
+        else:
+            columns[field.name] = column.astype("Int64" if field.type == _count else "float64")
     typed = pd.DataFrame(columns)
     return typed.sort_values(ORDER[name], kind="stable", na_position="first", ignore_index=True)
 
@@ -106,10 +109,6 @@ def _text_column(column: pd.Series) -> pd.Series:
     """Python strings and None: for a few thousand rows far quicker to filter than an extension type."""
     column = column.astype(object)
     return column.where(column.notna(), None)
-
-
-def _pandas_type(kind: pa.DataType) -> str:
-    return "Int64" if kind == _count else "float64"
 
 
 def write_table(folder: Path, name: str, rows: pd.DataFrame) -> Path:

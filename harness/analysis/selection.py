@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from harness.analysis.frames import grouped, records
 from harness.analysis.intervals import mean_over_seeds
 from harness.analysis.quantities import Quantity, values
 from harness.analysis.results import Results
@@ -90,7 +91,7 @@ def summary(
     counted = with_reasons(started(runs), selection)
     table = counted.merge(values(results, counted, quantity)[["run_id", "value", "note"]], on="run_id")
     rows = []
-    for key, part in table.groupby(list(by), sort=True, dropna=False):
+    for key, part in grouped(table, list(by), sort=True, dropna=False):
         labels = dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True))
         rows.append({**labels, **_cell("all", part)})
         if part["left_out"].notna().any():
@@ -105,9 +106,9 @@ def _cell(view: str, part: pd.DataFrame, left_out: pd.DataFrame | None = None) -
     interval = mean_over_seeds(numbers)
     notes = [interval.note] if interval.note else []
     without = part[part["value"].isna()]
-    notes += [f"{row.run_id}: {row.note}" for row in without.itertuples()]
+    notes += [f"{row.run_id}: {row.note}" for row in records(without)]
     if left_out is not None:
-        notes += [f"left out {row.run_id}: {row.left_out}" for row in left_out.itertuples()]
+        notes += [f"left out {row.run_id}: {row.left_out}" for row in records(left_out)]
     return {
         "view": view,
         "mean": interval.estimate,

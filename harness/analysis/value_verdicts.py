@@ -20,6 +20,7 @@ import pandas as pd
 
 from harness.analysis import effects
 from harness.analysis.claims import Claims
+from harness.analysis.frames import grouped, records
 from harness.analysis.intervals import Interval, mean_over_seeds
 from harness.analysis.quantities import values
 from harness.analysis.results import Results
@@ -63,7 +64,7 @@ def _printed(results: Results) -> Iterator[_Printed]:
     single = (index["kind"] == "run") & index["study"].isin(["maths_main", "maths_step_100"])
     columns = ["run_id", "study", "task", "model", "method", "group_size"]
     chosen = index[stated | single][columns].merge(results.evals, on="run_id")
-    for row in chosen[chosen["step"].notna()].itertuples():
+    for row in records(chosen[chosen["step"].notna()]):
         size = None if pd.isna(row.group_size) else int(row.group_size)
         quantity = f"{row.benchmark}:{row.metric}@{row.step}"
         yield _Printed(row.run_id, row.study, row.task, row.model, row.method, size, quantity, float(row.value))
@@ -80,7 +81,7 @@ def _judge(results: Results, claims: Claims, printed: _Printed) -> Iterator[dict
         yield _against_record(results, printed, theirs[~left_out], "published, selected")
     ours = started(results.index[(results.index["source"] == "ours") & (results.index["scale"] == "paper")])
     ours = matching(ours, printed.where())
-    settings = [part for _, part in ours.groupby("setting_id", sort=True)] if len(ours) else [ours]
+    settings = [part for _, part in grouped(ours, "setting_id", sort=True)] if len(ours) else [ours]
     for part in settings:
         yield _against_ours(results, claims, printed, part, theirs)
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from harness.analysis.claim_tests import Evidence, Outcome, judge
 from harness.analysis.claims import Claim, Claims
+from harness.analysis.frames import grouped
 from harness.analysis.results import Results
 from harness.analysis.samples import matching
 from harness.analysis.selection import started
@@ -94,7 +95,7 @@ def _settings(claim: Claim, view: str, runs: pd.DataFrame) -> list[tuple[str, pd
     if view == "published" or runs.empty:
         return [("", runs)]
     column = "family_id" if claim.kind == "trend" else "setting_id"
-    groups = [(str(name), part) for name, part in runs.groupby(column, sort=True)]
+    groups = [(str(name), part) for name, part in grouped(runs, column, sort=True)]
     if claim.kind == "largest_drop":
         return [max(groups, key=lambda group: len(group[1]))]
     return groups

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from harness.analysis.claims import load_claims
 from harness.analysis.collect import REFERENCE
+from harness.analysis.frames import grouped, records
 from harness.analysis.results import load_results
 from harness.analysis.value_verdicts import value_verdicts
 from harness.analysis.verdicts import VIEWS, verdict_table
@@ -46,16 +47,16 @@ def main(args: argparse.Namespace) -> int:
         print(json.dumps({"claims": _plain(judged), "values": _plain(numbers)}, indent=1))
         return 0
     console = Console(highlight=False)
-    for view, part in judged.groupby("view", sort=False):
+    for view, part in grouped(judged, "view", sort=False):
         console.print(Text(f"\nClaims, {_VIEW[str(view)]}", style="bold"))
-        for row in part.itertuples():
+        for row in records(part):
             console.print(Text.assemble(_word(row.verdict), f"{row.text}"), soft_wrap=True)
             agrees = {True: "estimates agree; ", False: "estimates disagree; "}.get(row.agrees, "")
             console.print(f"                  {agrees}{row.reason}", soft_wrap=True, style="dim")
         _counts(console, part)
     if len(numbers):
         console.print(Text("\nPrinted numbers", style="bold"))
-        for row in numbers.itertuples():
+        for row in records(numbers):
             value = "" if math.isnan(row.value) else f" -> {row.value:.2%} (n = {row.n})"
             label = f"{row.view}: {row.model} {row.method} {row.quantity} {row.printed:.2%}{value}"
             console.print(Text.assemble(_word(row.verdict), label, f"; {row.reason}"), soft_wrap=True)
