@@ -26,6 +26,7 @@ COMMANDS: dict[str, Command] = {
     "cancel": Command("harness.launch.slurm.cancel_command", "cancel the SLURM jobs of runs"),
     "collect": Command("harness.analysis.collect", "runs and published numbers into results/*.parquet"),
     "compare": Command("harness.analysis.compare_command", "two methods on one quantity, with interval, p and power"),
+    "conformance": Command("harness.diagnose.conformance", "where verl and TRL, if installed, give other advantages"),
     "verdicts": Command("harness.analysis.verdicts_command", "the paper's claims judged on published and own runs"),
     "data": Command("harness.tasks.data_command", "fetch, verify and list the data sets"),
     "diagnose": Command("harness.diagnose.command", "which reward starves: measure anyone's rollouts, replay every method"),
