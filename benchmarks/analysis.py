@@ -5,6 +5,7 @@ python benchmarks/analysis.py
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tempfile
 import time
@@ -57,13 +58,12 @@ def bootstrap() -> None:
 
 def runs(root: Path) -> None:
     """Folders as engines leave them, written directly: identities are not what is timed here."""
-    import dataclasses
-
-    from harness.compose import Composer
+    from harness.compose import composing
     from harness.store import RunStore
 
     store = RunStore(root)
-    config = Composer().compose(["seed=0"])
+    with composing() as composer:
+        config = composer.compose(["seed=0"])
     keys = ["reward/format", "density/format", *(f"metric/{k}" for k in range(METRICS - 2))]
     for seed in range(RUNS):
         run = store.create(dataclasses.replace(config, seed=seed))
