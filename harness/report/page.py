@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,6 @@ def render(results: Path) -> str:
         studies=study_states(index, results),
         runs=ours[["run_id", "study", "method", "seed", "state", "reason", "last_step", "steps"]].to_dict("records"),
         findings=_findings(collected.findings),
-        views=VIEWS,
         claims=_claims(content.verdicts(results)),
         tables=content.tables(results),
         figures=content.figures(results),
@@ -53,13 +54,26 @@ def _asset(name: str) -> str:
     return (resources.files("harness.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _claims(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """View -> claims, those that hold first."""
-    found: dict[str, list[dict[str, Any]]] = {view: [] for view in VIEWS}
-    for row in rows:
-        found.setdefault(str(row["view"]), []).append(row)
-    for part in found.values():
+@dataclass(frozen=True)
+class ClaimsView:
+    """Claims that were judged, those that hold first; texts of the others; how many of each verdict."""
+
+    title: str
+    judged: list[dict[str, Any]]
+    open: list[str]
+    counts: dict[str, int]
+
+
+def _claims(rows: list[dict[str, Any]]) -> list[ClaimsView]:
+    found = []
+    for view, title in VIEWS.items():
+        part = [row for row in rows if row["view"] == view]
         part.sort(key=lambda row: ORDER.index(row["verdict"]) if row["verdict"] in ORDER else len(ORDER))
+        judged = [row for row in part if row["verdict"] not in ("not run", "not published")]
+        known = {row["claim"] for row in judged}
+        waiting = [row["text"] for row in part if row["claim"] not in known]
+        counts = Counter(row["verdict"] for row in judged)
+        found.append(ClaimsView(title, judged, list(dict.fromkeys(waiting)), dict(counts)))
     return found
 
 
