@@ -1,8 +1,8 @@
 """Golden batches through this project and through verl and TRL, where installed: `conformance` prints each difference.
 
 For every batch and method the table says whether another implementation gives the same advantages, with which options
-of this project (normalization, eps, ddof) it does, or by how much it differs. A difference is no failure: implementations
-differ on purpose. What is published about those that are not installed follows, marked as not run.
+of this project (normalization, eps, ddof) it does, or by how much it differs. A difference is no failure:
+implementations differ on purpose. What is published about those that are not installed follows, marked as not run.
 """
 
 from __future__ import annotations
