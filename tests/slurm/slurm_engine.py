@@ -1,6 +1,7 @@
 """An engine for tests: a seeded random walk, kept in a checkpoint together with the generator's state.
 
-``engine.options``: ``seconds`` a step, ``stubborn`` (does not listen to a request to stop), ``fail_at`` a step.
+``engine.options``: ``seconds`` a step, ``stubborn`` (does not listen to a request to stop), ``fail_at`` a step, ``ray``
+(look at the Ray cluster that the job started).
 Each step is also noted in ``steps.txt``, with the process that did it.
 """
 
@@ -22,6 +23,13 @@ def train(config, run, should_stop):
     if checkpoint.exists():
         saved = json.loads(checkpoint.read_text())
         generator.bit_generator.state, place, done = saved["generator"], saved["place"], saved["step"]
+    if options.get("ray", False):
+        import ray
+
+        ray.init(log_to_driver=False)
+        alive = sum(node["Alive"] for node in ray.nodes())
+        (run.path / "ray.txt").write_text(f"{alive} nodes {ray.cluster_resources()['GPU']:.0f} GPUs")
+        ray.shutdown()
     for step in range(done + 1, config.training.steps + 1):
         time.sleep(options.get("seconds", 0.0))
         if step == options.get("fail_at"):

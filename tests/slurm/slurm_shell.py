@@ -135,6 +135,21 @@ class Shell:
             text=True,
         )
 
+    def run(self, command: Sequence[str], seconds: float) -> str:
+        """Any command of this user that has to succeed; returns what it printed."""
+        done = subprocess.run(
+            command,
+            env=self.environment,
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
     def launch(self, *overrides: str, expect: int = 0, **settings: Any) -> str:
         process = self.start(*overrides, **settings)
         output, _ = process.communicate(timeout=120)

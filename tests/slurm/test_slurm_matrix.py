@@ -166,3 +166,13 @@ def test_evaluation_follows_training_and_collect_follows_all(shell: Shell) -> No
     for output in outputs:
         assert '"done"' in output
         assert any(name in output for name in names)
+
+
+def test_cancel_and_logs_by_pattern(shell: Shell) -> None:
+    shell.launch("method=gdpo,grpo", launcher=("sbatch={begin: 'now+1hour'}",))
+    output = shell.harness("cancel", "*-gdpo-*", "--runs", str(shell.runs))
+    assert "1 jobs cancelled" in output
+    assert sorted(shell.states()) == ["interrupted", "queued"]
+    assert "not started" in shell.harness("logs", "*-grpo-*", "--runs", str(shell.runs))
+    error = shell.harness("cancel", "nothing-like-this", "--runs", str(shell.runs), expect=2)
+    assert "nothing-like-this" in error

@@ -3,7 +3,7 @@
 ``with ray_cluster(...) as variables:`` waits until every node and GPU has joined; on every way out all of it stops.
 Ports are free ones of the head, addresses are those by which the nodes reach it, so several jobs can share a node. A
 token of its own keeps everybody else out: without one any user of the network could run code as this one.
-Run as a module it is the check: ``python -m harness.launch.slurm.ray_cluster NODES GPUS``.
+Run as a module it is the check: ``python -m harness.launch.slurm.ray_cluster NODES GPUS SECONDS``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.launch.slurm.queue import NoAnswerError, run
 JOIN_SECONDS = 300.0
 _STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.5
-_JOINED, _MISSING = 0, 3
+_JOINED, _MISSING, _UNREACHABLE = 0, 3, 4
 
 
 @contextlib.contextmanager
@@ -130,19 +130,25 @@ def _wait_until_joined(
     processes: Sequence[subprocess.Popen[bytes]],
     stopping: Callable[[], bool],
 ) -> bool:
-    command = [sys.executable, "-m", "harness.launch.slurm.ray_cluster", str(nodes), str(gpus)]
-    check = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
-    try:
-        while check.poll() is None:
-            if stopping():
-                return False
-            _check_alive(processes)
-            time.sleep(_POLL_SECONDS)
-    finally:
-        if check.poll() is None:
-            check.kill()
-            check.wait()
-    if check.returncode != _JOINED:
+    """False: ``stopping()`` came true. Each attempt to connect is a process of its own: Ray keeps failures in mind."""
+    end = time.monotonic() + JOIN_SECONDS
+    code = _UNREACHABLE
+    while code == _UNREACHABLE and time.monotonic() < end:
+        left = max(1.0, end - time.monotonic())
+        command = [sys.executable, "-m", "harness.launch.slurm.ray_cluster", str(nodes), str(gpus), str(left)]
+        check = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
+        try:
+            while check.poll() is None:
+                if stopping():
+                    return False
+                _check_alive(processes)
+                time.sleep(_POLL_SECONDS)
+        finally:
+            if check.poll() is None:
+                check.kill()
+                check.wait()
+        code = check.returncode
+    if code != _JOINED:
         raise UserError(f"Ray: not all of {nodes} nodes and {gpus} GPUs joined within {JOIN_SECONDS:.0f} s; see above")
     return True
 
@@ -155,24 +161,30 @@ def _check_alive(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Wait until so many nodes and GPUs are part of the cluster at RAY_ADDRESS."""
+    nodes, gpus, seconds = (float(item) for item in (sys.argv[1:] if argv is None else argv))
+    end, alive, found = time.monotonic() + seconds, 0, 0.0
+    host, _, port = os.environ["RAY_ADDRESS"].rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError:
+        time.sleep(_POLL_SECONDS)
+        return _UNREACHABLE
+
     import ray
 
-    nodes, gpus = list(sys.argv[1:] if argv is None else argv)
-    end, alive, found = time.monotonic() + JOIN_SECONDS, 0, 0.0
+    try:
+        ray.init(log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError) as error:
+        print(f"ray: not reachable yet ({' '.join(str(error).split())[:200]})", file=sys.stderr)
+        return _UNREACHABLE
     while time.monotonic() < end:
-        if not ray.is_initialized():
-            try:
-                ray.init(log_to_driver=False, logging_level="ERROR")
-            except ConnectionError:  # the head is not up yet
-                time.sleep(_POLL_SECONDS)
-                continue
         alive = sum(bool(node["Alive"]) for node in ray.nodes())
         found = ray.cluster_resources().get("GPU", 0.0)
-        if alive >= int(nodes) and found >= float(gpus):
+        if alive >= nodes and found >= gpus:
             print(f"ray: {alive} nodes, {found:.0f} GPUs", flush=True)
             return _JOINED
         time.sleep(_POLL_SECONDS)
-    print(f"ray: {alive} of {nodes} nodes and {found:.0f} of {gpus} GPUs joined", file=sys.stderr)
+    print(f"ray: {alive} of {nodes:.0f} nodes and {found:.0f} of {gpus:.0f} GPUs joined", file=sys.stderr)
     return _MISSING
 
 
