@@ -1,8 +1,9 @@
 """Speed and memory of `python -m harness diagnose`: a million responses, and lines with 4 kB of text.
 
-``python benchmarks/diagnose.py [--responses N] [--text BYTES] [--folder DIR]`` writes a log, runs the command on it as a
-user does, and prints wall and processor time of command and readers, and the peak memory of the largest process and of all
-together. The reading alone is timed as well (one pass over the bytes). Prints figures with their targets, asserts nothing.
+``python benchmarks/diagnose.py [--responses N] [--text BYTES] [--folder DIR]`` writes a log, runs the command on it as
+a user does, and prints wall and processor time of the command and its readers, and the peak memory of the largest
+process and of all together. Reading the bytes alone is timed as well. Prints figures with their targets, asserts
+nothing.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def test_verdicts() -> None:
     assert other_eps.difference is not None
     assert other_eps.difference > 0.01
     token = peer(lambda method, golden: ours(method, golden, normalization="token"))
-    assert compare("gdpo", GOLDEN["one long response"], token).verdict == "same with normalization token"
+    assert compare("gdpo", GOLDEN["one long response"], token).verdict == "same with token"
     assert compare("grpo", GOLDEN["pairs"], peer(lambda m, g: ours(m, g, ddof=0))).verdict == "same with ddof 0"
     shifted = compare("grpo", plain, peer(lambda method, golden: ours(method, golden) + 0.5))
     assert shifted.verdict == "differs"
@@ -99,7 +99,21 @@ def test_verl_as_known() -> None:
         verdicts = {(m, g.name): compare(m, g, verl) for m in ("grpo", "gdpo") for g in BATCHES}
     assert verdicts["grpo", "plain"].verdict == "same"
     assert verdicts["gdpo", "plain"].verdict == "same"
-    assert verdicts["gdpo", "one long response"].verdict == "same with normalization token"
+    assert verdicts["gdpo", "one long response"].verdict == "same with token"
     assert verdicts["grpo", "group of one"].theirs is not None
     assert verdicts["grpo", "group of one"].theirs[-1] == 2
     assert verdicts["grpo", "missing reward"].verdict == "not finite"
+
+
+@pytest.mark.slow
+def test_trl_as_known() -> None:
+    """What its trainer does: eps 1e-4 in both places, and a missing reward adds 0 to the sum."""
+    pytest.importorskip("trl")
+    with conformance.peers() as (found, _):
+        (trl,) = (item for item in found if item.name == "TRL")
+        verdicts = {(m, g.name): compare(m, g, trl) for m in ("grpo", "gdpo") for g in BATCHES}
+    assert verdicts["grpo", "small spread"].verdict == "same with eps 0.0001"
+    assert verdicts["gdpo", "small spread"].verdict == "same with eps 0.0001, final eps 0.0001"
+    assert verdicts["gdpo", "missing reward"].verdict == "same with eps 0.0001, final eps 0.0001"
+    assert verdicts["grpo", "missing reward"].verdict == "differs"
+    assert verdicts["grpo", "group of one"].verdict == "not expressible"
