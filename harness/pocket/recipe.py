@@ -69,7 +69,7 @@ TOOL_CALLING = Recipe(
 ARITHMETIC = Recipe(
     mixture=arithmetic.Mixture(digit=0.9, check=0.65),
     shape=Shape(hidden_size=96, layers=2, heads=3, kv_heads=1, intermediate_size=256),
-    steps=300,
+    steps=400,
     batch=64,
     learning_rate=4e-3,
     warmup=40,
