@@ -78,7 +78,7 @@ def _channel(found: Diagnosis, channel: str) -> Iterator[str]:
         success = found.by_groups(channel, lambda c: c.success)
         yield (
             f"{channel} succeeds in {percent(success)} of responses, which would make {percent(alike)} of groups "
-            f"active if prompts were equally hard; {percent(density)} are: most prompts are always or never solved"
+            f"active if prompts were equally hard; {percent(density)} are: prompts are very unequal"
         )
     yield from _trend(found, channel)
 

@@ -153,7 +153,7 @@ def _lengths(rows: Rows, columns: Columns) -> list[str]:
     if not wrong.any():
         return []
     rows.lengths = None
-    return [f"column {columns.length} has {int(wrong.sum()):,} cells that are no token count: lengths are not used"]
+    return [f"column {columns.length} holds no token count in {int(wrong.sum()):,} places: lengths are not used"]
 
 
 _SAMPLES = {"jsonl": jsonlines.sample, "csv": csvfile.sample, "parquet": parquet.sample}

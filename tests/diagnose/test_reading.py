@@ -400,7 +400,7 @@ def test_lengths_that_are_no_counts(tmp_path: Path) -> None:
     records[3]["response_tokens"] = None
     log = read(jsonl(tmp_path / "a.jsonl", records))
     assert log.rows.lengths is None
-    assert warned(log, "1 cells that are no token count")
+    assert warned(log, "holds no token count in 1 places")
     assert_the_batch(log)
 
 
