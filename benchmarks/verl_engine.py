@@ -1,7 +1,7 @@
 """Time of a multi-reward estimator inside verl at the paper's scale, beside upstream's gdpo, and of a pocket step.
 
-``python benchmarks/verl_engine.py [RUN_DIR]``: 2,048 responses x 2 rewards, 1,024 tokens, groups of 4. With the folder of a
-finished ``engine=verl`` run also the seconds of its steps. Prints figures with their targets, asserts nothing.
+``python benchmarks/verl_engine.py [RUN_DIR]``: 2,048 responses x 2 rewards, 1,024 tokens, groups of 4. With the folder
+of a finished ``engine=verl`` run also the seconds of its steps. Prints figures with their targets, asserts nothing.
 """
 
 from __future__ import annotations
