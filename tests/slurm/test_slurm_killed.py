@@ -140,8 +140,8 @@ def test_cancelled_while_waiting(shell: Shell) -> None:
 
 
 def test_time_limit(shell: Shell) -> None:
-    """The notice comes 45 s before the limit of one minute: the job saves, requeues itself, and continues."""
-    settings = {"steps": 60, "seconds": 0.5, "launcher": ("time=1", "signal_seconds=45")}
+    """The notice comes 95 s before the limit of two minutes: the job saves, requeues itself, and continues."""
+    settings = {"steps": 60, "seconds": 0.5, "launcher": ("time=2", "signal_seconds=95")}
     shell.launch("method=gdpo", **settings)
     run = shell.wait_for_step(1)
     reason = shell.wait(lambda: shell.reason_with("requeued"), 60, "the job to requeue itself")

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def plan(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "harness", "plan", *arguments, f"output.runs={folder / 'runs'}"],
+        [sys.executable, "-m", "harness", "plan", f"output.runs={folder / 'runs'}", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
