@@ -22,6 +22,10 @@ from harness.evaluation.pipeline import evaluate
 from harness.evaluation.subject import subjects
 
 
+GROUPS = ("/live", "/non_live", "/multi_turn", "/average")
+"""Endings of the metrics that are printed; all are in the file."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="+", metavar="KEY=VALUE")
 
@@ -36,6 +40,6 @@ def main(args: argparse.Namespace) -> int:
             complete = complete and bool(content["complete"])
             print(f"{path}: n {content['n']}" + ("" if content["complete"] else ", incomplete"))
             for name, value in content["metrics"].items():
-                if "/" not in name or name.startswith(("reward/", "accuracy/", "format/", "parse_failure")):
+                if "/" not in name or name.startswith("reward/") or name.endswith(GROUPS):
                     print(f"  {name:<36} {'missing' if value is None else format(value, '.4f')}")
     return 0 if complete else 1

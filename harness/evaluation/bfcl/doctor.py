@@ -1,0 +1,58 @@
+"""``python -m harness doctor bfcl [sandbox=off]``: sets up bfcl-eval and checks that it judges as it should."""
+
+from __future__ import annotations
+
+from harness.errors import UserError, nearest
+from harness.evaluation.bfcl import environment
+from harness.evaluation.bfcl.categories import CASES
+from harness.evaluation.bfcl.client import BfclWorker
+from harness.evaluation.sandbox import Sandbox
+from harness.launch.findings import Finding
+
+TRIED = ("simple_python", "simple_java", "simple_javascript", "live_parallel", "multi_turn_base")
+TRIED_CASES = 3
+
+
+def check(arguments: list[str]) -> list[Finding]:
+    """Builds the environment if it is not there. Never raises for what it finds; UserError for a wrong argument."""
+    mode = "namespaces"
+    for word in arguments:
+        key, _, value = word.partition("=")
+        if key != "sandbox" or not value:
+            raise UserError(f"doctor bfcl knows no {word!r}: {nearest(key, ['sandbox'])}")
+        mode = value
+    sandbox = Sandbox(mode)
+    findings = []
+    problem = sandbox.problem() if mode != "off" else None
+    if problem:
+        remedy = "allow unprivileged user namespaces, or give sandbox=off on a disposable machine"
+        return [Finding("problem", "sandbox", f"model text cannot be shut in ({problem})", remedy)]
+    text = "off: model text would run with your rights" if mode == "off" else "namespaces: no network, no foreign files"
+    findings.append(Finding("note" if mode == "off" else "ok", "sandbox", text))
+    try:
+        folder = environment.build()
+        findings.append(Finding("ok", "bfcl-eval", f"{environment.VERSION} in {folder}"))
+        with BfclWorker(sandbox, folder) as worker:
+            findings += [_count(worker), _verdicts(worker)]
+    except UserError as error:
+        findings.append(Finding("problem", "bfcl-eval", str(error), f"run `{environment.SETUP}` again"))
+    return findings
+
+
+def _count(worker: BfclWorker) -> Finding:
+    wrong = [name for name, count in CASES.items() if len(worker.truth(name)) != count]
+    if wrong:
+        return Finding("problem", "data", f"other numbers of cases in {', '.join(wrong)}", "delete the environment")
+    return Finding("ok", "data", f"{sum(CASES.values()):,} cases in {len(CASES)} categories")
+
+
+def _verdicts(worker: BfclWorker) -> Finding:
+    """A few ground truths must be judged right, and the same without their last call wrong."""
+    for category in TRIED:
+        for case, truth in list(worker.truth(category).items())[:TRIED_CASES]:
+            right = worker.judge(case, truth.decoded())
+            wrong = worker.judge(case, [] if not category.startswith("multi_turn") else [[] for _ in truth.value])
+            if not right[0] or wrong[0]:
+                text = f"{case}: ground truth judged {right}, nothing judged {wrong}"
+                return Finding("problem", "verdicts", text, "delete the environment and set it up again")
+    return Finding("ok", "verdicts", f"{len(TRIED) * TRIED_CASES} ground truths and as many empty answers judged right")
