@@ -27,8 +27,9 @@ def main(args: argparse.Namespace) -> int:
     for run in runs:
         place = jobs.get(run.run_id)
         output = place[0].output(place[1]) if place else None
-        paths += [path for path in (output, run.log_path) if path is not None and path.exists()]
-        if not run.log_path.exists() and output is None:
+        found = [path for path in (output, run.log_path) if path is not None and path.exists()]
+        paths += found
+        if not found:
             print(f"{run.run_id}: not started, no log")
     for path in paths:
         print(f"==> {path} <==")
