@@ -21,7 +21,6 @@ from harness.evaluation.options import parse
 from harness.evaluation.pipeline import evaluate
 from harness.evaluation.subject import subjects
 
-
 GROUPS = ("/live", "/non_live", "/multi_turn", "/average")
 """Endings of the metrics that are printed; all are in the file."""
 

@@ -59,8 +59,8 @@ SINGLE_TURN = (
 MULTI_TURN = (
     "Use the one or more necessary tool calls to complete the task. You could perform tool calls for multiple rounds "
     "so you can try and error. Please make a comprehensive plan about how to achieve the goal step by step, and begin "
-    "to call the tool step by step. If no tools apply or required parameters are missing, please also directly state this "
-    "in your response without tool calls."
+    "to call the tool step by step. If no tools apply or required parameters are missing, please also directly state "
+    "this in your response without tool calls."
 )
 AFTER_EXECUTION = (
     "If you think you have completed the current task, or the task cannot be finished, please respond directly without "

@@ -1,0 +1,175 @@
+"""Time of scoring, and throughput against a local endpoint. Prints figures and targets, asserts nothing.
+
+python benchmarks/evaluation.py bfcl       all 3,301 ground truths and, after a broken half, once more
+python benchmarks/evaluation.py maths      24,944 stored generations, with the peak memory
+python benchmarks/evaluation.py endpoint   1,000 short prompts against a server in another process
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "evaluation"))
+
+
+def bfcl() -> None:
+    from harness.evaluation.bfcl.categories import CASES
+    from harness.evaluation.bfcl.client import BfclWorker
+    from harness.evaluation.bfcl.driver import Conversation, cases_of
+    from harness.evaluation.bfcl.scores import judge, results
+    from harness.evaluation.sandbox import Sandbox
+
+    with BfclWorker(Sandbox()) as worker:
+        cases = [case for name in CASES for case in cases_of(worker.cases(name), None)]
+        truths = {case: truth for name in CASES for case, truth in worker.truth(name).items()}
+
+    def conversations(broken: bool) -> list[Conversation]:
+        made = []
+        for number, case in enumerate(cases):
+            conversation = Conversation(case)
+            answers = truths[case.identifier].answers()
+            spoilt = broken and number % 2 == 1
+            conversation.outputs = [["<response> no"] for _ in answers] if spoilt else answers
+            conversation.finished = True
+            made.append(conversation)
+        return made
+
+    for title, broken in (("perfect", False), ("every second broken", True), ("perfect after it", False)):
+        made = conversations(broken)
+        started = time.perf_counter()
+        with BfclWorker(Sandbox()) as worker:
+            table = judge(made, worker)
+        seconds = time.perf_counter() - started
+        result = results(table, made, whole=True)
+        print(f"{title}: {len(table)} cases in {seconds:.1f} s (target 60 s)")
+        print("  " + ", ".join(f"{name} {cell['correct']}/{cell['cases']}" for name, cell in result["cells"].items()))
+        wanted = ("accuracy/live", "accuracy/non_live", "accuracy/multi_turn", "accuracy/average", "format/average")
+        print("  " + ", ".join(f"{name} {result['metrics'][name]:.4f}" for name in wanted), flush=True)
+
+
+def maths() -> None:
+    from evaluation_data import make_data
+
+    from harness.evaluation.maths import SAMPLING
+    from harness.evaluation.options import parse
+    from harness.evaluation.outputs import Writer
+    from harness.evaluation.pipeline import evaluate
+    from harness.evaluation.sampling import Generation
+    from harness.evaluation.subject import subjects
+
+    count = 312  # 5 benchmarks x 312 questions x 16 samples = 24,960
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_data(folder / "data", count)
+        words = ["model=x", f"out={folder}/o", f"data.root={folder}/data", "stage=score", "benchmark=maths"]
+        options = parse(words)
+        (subject,) = subjects(options)
+        _fill(subject, folder, SAMPLING, Writer, Generation)
+        started, processor = time.perf_counter(), time.process_time()
+        evaluate(options, subject)
+        seconds, used = time.perf_counter() - started, time.process_time() - processor
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(f"{5 * count * 16} maths generations: {seconds:.1f} s, {used:.1f} s of processor (target 60 s)")
+        print(f"peak memory {peak:.2f} GiB (target 2 GiB)")
+
+
+def _fill(subject, folder, sampling, writer_class, generation_class) -> None:  # type: ignore[no-untyped-def]
+    from harness.evaluation import maths, outputs, pipeline
+    from harness.tasks.datasets import MATHS_BENCHMARKS
+    from harness.tasks.library import Library
+
+    filler = "so we get x plus y equals z and then " * 400
+    for benchmark in MATHS_BENCHMARKS:
+        asked = maths.questions(benchmark, Library(folder / "data"), None)
+        path = pipeline.folder(subject, benchmark) / outputs.NAME
+        with writer_class(path, {"benchmark": benchmark, "sampling": {"seed": sampling.seed}}) as writer:
+            for index, request in enumerate(maths.requests(asked, sampling)):
+                answer = f"{filler}\\boxed{{{index // 16 if index % 3 else 7}}}"
+                writer.add(request, generation_class(request.key, answer, 3000 + index % 2000, 100, "stop"))
+
+
+def endpoint() -> None:
+    import multiprocessing
+
+    from harness.evaluation.backends.endpoint import EndpointBackend
+    from harness.evaluation.sampling import Request, Sampling
+
+    count, concurrency = 1000, 64
+    queue = multiprocessing.get_context("spawn").Queue()
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(queue,), daemon=True)
+    process.start()
+    url = queue.get()
+    sampling = Sampling(0.6, 0.95, 16, None, 1, 0)
+    requests = [
+        Request((f"q{index}", 0, 0, 0), ({"role": "user", "content": f"what is {index}?"},), index)
+        for index in range(count)
+    ]
+    backend = EndpointBackend(url, None, concurrency=concurrency)
+    rates: dict[str, list[float]] = {"own": [], "harness": []}
+    for _ in range(3):
+        rates["own"].append(_rate(lambda: _raw_load(url, requests, backend, sampling, concurrency), count))
+        rates["harness"].append(_rate(lambda: backend.generate(requests, sampling, lambda _: None), count))
+    own, ours = max(rates["own"]), max(rates["harness"])
+    print(f"1,000 prompts, {concurrency} at a time: endpoint alone {own:.0f}/s, evaluation {ours:.0f}/s")
+    print(f"share {ours / own:.2f} (target 0.90)")
+    process.terminate()
+
+
+def _rate(action: Callable[[], object], count: int) -> float:
+    started = time.perf_counter()
+    action()
+    return count / (time.perf_counter() - started)
+
+
+def _raw_load(url, requests, backend, sampling, concurrency) -> None:  # type: ignore[no-untyped-def]
+    """The same bodies by bare connections that read and forget the answers."""
+    import http.client
+    from urllib.parse import urlsplit
+
+    bodies = [json.dumps(backend._body(request, sampling)).encode() for request in requests]
+    place, guard = urlsplit(url).netloc, threading.Lock()
+
+    def work() -> None:
+        connection = http.client.HTTPConnection(place)
+        while True:
+            with guard:
+                if not bodies:
+                    return
+                body = bodies.pop()
+            connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+            connection.getresponse().read()
+
+    threads = [threading.Thread(target=work) for _ in range(concurrency)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _serve(queue) -> None:  # type: ignore[no-untyped-def]
+    """A server with a fixed capacity: 16 answers at a time, 50 ms each, as an engine with a full batch."""
+    from evaluation_server import server
+
+    slots = threading.Semaphore(16)
+
+    def answer(_number: int, _body: object) -> str:
+        with slots:
+            time.sleep(0.05)
+        return "42"
+
+    with server(answer) as (url, _):
+        queue.put(url)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    chosen = {"bfcl": bfcl, "maths": maths, "endpoint": endpoint}
+    for name in sys.argv[1:] or list(chosen):
+        chosen[name]()

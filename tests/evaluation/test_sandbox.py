@@ -1,0 +1,133 @@
+"""The escape corpus: what hostile model text may try, and that none of it gets anywhere."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UserError
+from harness.evaluation.sandbox import Limits, Sandbox, interpreter
+
+LIMITS = Limits(memory=512 << 20, processes=16, disk=4 << 20, file_size=1 << 20, cpu=2)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Sandbox:
+    problem = Sandbox().problem()
+    if problem:
+        pytest.skip(f"no namespaces here: {problem}")
+    return Sandbox(limits=LIMITS)
+
+
+def run(sandbox: Sandbox, code: str, seconds: float = 20.0) -> tuple[int, str]:
+    """(exit status, output) of Python code in the sandbox."""
+    program, readable = interpreter(Path(sys.executable))
+    process = sandbox.start([program, "-I", "-S", "-c", code], readable)
+    try:
+        output, errors = process.popen.communicate(timeout=seconds)
+        return process.popen.returncode, (output + errors).decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        return -1, "silent"
+    finally:
+        process.close()
+
+
+ESCAPES = {
+    "read a file": "print(open({secret!r}).read())",
+    "read the password file": "print(open('/etc/passwd').read())",
+    "list a home": "import os; print(os.listdir(os.path.dirname({secret!r})))",
+    "write beside the harness": "open({secret!r} + '.new', 'w').write('x'); print('escaped')",
+    "write into the system": "open('/usr/lib/escaped', 'w'); print('escaped')",
+    "shell": "__import__('os').system('cat {secret} && echo escaped')",
+    "read the environment of others": "print(open('/proc/1/environ').read(), 'escaped')",
+    "kill a process outside": "import os; os.kill({pid}, 9); print('escaped')",
+    "become root": "import os; os.setuid(0); print('escaped')",
+    "mount": "import ctypes; assert not ctypes.CDLL(None).mount(b'a', b'/tmp', b'tmpfs', 0, None); print('escaped')",
+    "change the root": "import ctypes; assert ctypes.CDLL(None).chroot(b'/tmp') == 0; print('escaped')",
+    "connect": "import socket; socket.create_connection(('127.0.0.1', {port}), 2); print('escaped')",
+    "fill the disk": "f = open('/sandbox/a', 'wb'); [f.write(bytes(1 << 16)) for _ in range(999)]; print('escaped')",
+    "memory bomb": "b = bytearray(4 << 30); print('escaped')",
+}
+
+
+@pytest.mark.parametrize("name", list(ESCAPES))
+def test_escape_is_contained(name: str, sandbox: Sandbox, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("escaped")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        values = {"secret": str(secret), "pid": os.getpid(), "port": listener.getsockname()[1]}
+        code = ESCAPES[name]
+        for key, value in values.items():
+            code = code.replace(f"{{{key}!r}}", repr(value)).replace(f"{{{key}}}", str(value))
+        _, output = run(sandbox, code)
+    assert "escaped" not in output.replace(str(tmp_path), "").replace("'escaped'", "").replace('"escaped"', "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["secret"]
+
+
+def test_an_innocent_program_runs_with_an_empty_environment(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hush")
+    status, output = run(sandbox, "import os; open('a', 'w').write('x'); print(sorted(os.environ), os.listdir('.'))")
+    assert status == 0
+    assert "HOME" in output
+    assert "SECRET_TOKEN" not in output
+    assert "['a']" in output
+
+
+def test_fork_bomb_ends_with_its_limit(sandbox: Sandbox) -> None:
+    code = """
+import os, time
+n = 0
+try:
+    while True:
+        if os.fork() == 0:
+            time.sleep(9)
+        n += 1
+except OSError:
+    print('forks', n < 20)
+"""
+    status, output = run(sandbox, code)
+    assert (status, output.strip()) == (0, "forks True")
+
+
+def test_endless_loop_is_ended(sandbox: Sandbox) -> None:
+    started = time.monotonic()
+    status, _ = run(sandbox, "while True: pass", seconds=60)
+    assert status not in (0, -1)
+    assert time.monotonic() - started < 60
+
+
+def test_close_ends_everything_that_was_started(sandbox: Sandbox, tmp_path: Path) -> None:
+    program, readable = interpreter(Path(sys.executable))
+    code = "import os, time\nif os.fork() == 0: os.setsid()\nprint('up', flush=True)\ntime.sleep(600)"
+    process = sandbox.start([program, "-I", "-S", "-c", code], readable)
+    assert process.popen.stdout is not None
+    process.popen.stdout.readline()
+    group = process.popen.pid
+    process.close()
+    left = subprocess.run(["ps", "-o", "pid=", "-s", str(group)], capture_output=True, text=True, check=False).stdout
+    assert left.split() == []
+
+
+def test_an_unknown_mode_names_the_valid_ones() -> None:
+    with pytest.raises(UserError, match="sandbox=of is unknown: did you mean 'off'"):
+        Sandbox("of")
+
+
+def test_without_namespaces_the_sandbox_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sandbox, "problem", lambda self: "forbidden")
+    with pytest.raises(UserError, match="sandbox=off if the machine itself is disposable"):
+        Sandbox().require()
+    Sandbox("off").require()
+
+
+def test_off_still_gives_an_empty_environment_and_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hush")
+    _, output = run(Sandbox("off", LIMITS), "import os; print(sorted(os.environ), os.listdir('.'))")
+    assert "SECRET_TOKEN" not in output
+    assert "[]" in output
