@@ -43,15 +43,21 @@ def bfcl() -> None:
 
     for title, broken in (("perfect", False), ("every second broken", True), ("perfect after it", False)):
         made = conversations(broken)
-        started = time.perf_counter()
+        started, used = time.perf_counter(), _processor()
         with BfclWorker(Sandbox()) as worker:
             table = judge(made, worker)
-        seconds = time.perf_counter() - started
+        seconds, used = time.perf_counter() - started, _processor() - used
         result = results(table, made, whole=True)
-        print(f"{title}: {len(table)} cases in {seconds:.1f} s (target 60 s)")
+        print(f"{title}: {len(table)} cases in {seconds:.1f} s, {used:.1f} s of processor (target 60 s)", flush=True)
         print("  " + ", ".join(f"{name} {cell['correct']}/{cell['cases']}" for name, cell in result["cells"].items()))
         wanted = ("accuracy/live", "accuracy/non_live", "accuracy/multi_turn", "accuracy/average", "format/average")
         print("  " + ", ".join(f"{name} {result['metrics'][name]:.4f}" for name in wanted), flush=True)
+
+
+def _processor() -> float:
+    """Processor seconds of this process and of all its children that have ended."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, kinds))
 
 
 def maths() -> None:

@@ -22,7 +22,9 @@ from harness.evaluation import sandbox_launch
 
 MODES = ("namespaces", "off")
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
-_PROBE_SECONDS = 20
+_PROBE_SECONDS = 60
+_FAREWELL_SECONDS = 1.0
+"""For a program that ends by itself when its input does."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,11 @@ class SandboxedProcess:
         self._folder = folder
 
     def close(self) -> None:
+        if self.popen.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.popen.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.popen.wait(_FAREWELL_SECONDS)
         if self.popen.poll() is None:
             self.popen.kill()  # the launcher's children die with it, the PID namespace with them
         self.popen.wait()

@@ -1,0 +1,126 @@
+"""The pocket benchmark on a stored run: the engine's own figures again, from the checkpoint."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.compose import run_config_from_mapping
+from harness.engines.local.huggingface import save_policy
+from harness.engines.local.policy import load_policy
+from harness.pocket import pocket_task
+from harness.store import Run, RunStore
+
+MAPPING = {
+    "seed": 0,
+    "group_size": 4,
+    "method": {"name": "gdpo", "file": None},
+    "task": {
+        "name": "tool_calling",
+        "channels": {"correctness": {"low": -3.0, "high": 3.0}, "format": {"low": 0.0, "high": 1.0}},
+        "normalization": "token",
+    },
+    "data": {"name": "pocket_tool_calling", "source": "generated", "length_limit": None},
+    "model": {"name": "pocket", "kind": "pocket", "path": None, "warm_start_seed": 0},
+    "policy_loss": {"name": "ppo", "clip_low": 0.2, "clip_high": 0.2, "ratio": "token", "reduction": "token_mean"},
+    "training": {
+        "steps": 3,
+        "responses_per_step": 16,
+        "updates_per_step": 1,
+        "learning_rate": 3e-4,
+        "weight_decay": 0.0,
+        "gradient_clip": 1.0,
+        "entropy_coefficient": 0.001,
+        "reward_kl_coefficient": 0.001,
+        "reward_kl_methods": "summed",
+        "loss_kl_coefficient": 0.0,
+        "loss_kl_type": "none",
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "max_prompt_tokens": 64,
+        "max_response_tokens": 56,
+        "evaluate_every": 10,
+        "evaluation_prompts": 24,
+        "filter": "none",
+        "candidate_prompts": None,
+        "max_generation_batches": None,
+    },
+    "engine": {"name": "local", "device": "cpu", "nodes": 1, "gpus_per_node": 0, "options": {}},
+    "scale": "pocket",
+    "study": None,
+    "output": {
+        "runs": "runs",
+        "checkpoint_every": 10,
+        "keep_checkpoints": 1,
+        "rollouts_every": 0,
+        "wandb": {"mode": "disabled", "project": "dara", "entity": None},
+    },
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A run whose last checkpoint is the warm start (a cached one: building it takes a minute)."""
+    config = run_config_from_mapping(MAPPING)
+    task = pocket_task(config)
+    from harness.pocket.cache import cache_root
+
+    if not (cache_root() / task.checkpoint_name).is_dir():
+        pytest.skip("the pocket warm start is not built; any pocket training builds it")
+    made = RunStore(tmp_path / "runs").create(config)
+    save_policy(load_policy(task.checkpoint), task.tokenizer, made.checkpoints / "huggingface")
+    return made
+
+
+def test_a_step_is_evaluated_and_scored_again(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["evaluate", "benchmark=pocket", f"run={run.path}"]
+    assert main(words) == 0
+    first = run.evaluations.read("pocket", 3)
+    assert first["n"] == 24
+    assert set(first["metrics"]) >= {"reward/correctness", "reward/format", "reward/score"}
+    assert first["generation"]["engine"] == "policy"
+    assert main([*words, "stage=score"]) == 0
+    assert run.evaluations.read("pocket", 3) == first
+    assert main([*words, "step=0"]) == 0
+    assert run.evaluations.read("pocket", 0)["metrics"] == first["metrics"]
+    shutil.rmtree(run.path / "evals/pocket/3")
+    assert main(words) == 0
+    assert run.evaluations.read("pocket", 3) == first
+
+
+def test_an_interrupted_block_gives_the_same_outputs(run: Run) -> None:
+    words = ["evaluate", "benchmark=pocket", f"run={run.path}"]
+    assert main(words) == 0
+    path = run.path / "evals/pocket/3/generations.jsonl"
+    whole = {json.loads(line).get("question"): line for line in path.read_text().splitlines()}
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:9]) + b'{"torn')
+    assert main(words) == 0
+    assert {json.loads(line).get("question"): line for line in path.read_text().splitlines()} == whole
+
+
+def test_a_step_without_checkpoint_says_which_there_are(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "benchmark=pocket", f"run={run.path}", "step=2"]) == 2
+    assert "has no checkpoint of step 2; there are 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["benchmark=pockt", "model=x"], "did you mean 'pocket'?"),
+        (["benchmark=pocket"], "give exactly one of run=, model= and endpoint=, not none"),
+        (["benchmark=pocket", "model=x"], "benchmark=pocket needs run="),
+        (["benchmark=maths", "model=x", "step=3"], "step=3 needs run="),
+        (["benchmark=maths", "model=x", "limit=0"], "limit=0 must be at least 1"),
+        (["benchmark=maths", "model=x", "limits=0"], "did you mean 'limit'?"),
+        (["benchmark=maths", "model=x", "samples=many"], "samples=many must be a whole number"),
+        (["benchmark=bfcl_v4", "model=x", "categories=simple"], "categories=simple is unknown"),
+        (["benchmark=bfcl_v4", "model=x", "sandbox=no"], "sandbox=no is unknown"),
+    ],
+)
+def test_mistakes(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", *words]) == 2
+    assert message in capsys.readouterr().err
