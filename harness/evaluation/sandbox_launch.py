@@ -50,7 +50,7 @@ def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> N
 
 
 def main(settings: dict[str, Any]) -> int:
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _die_with_parent()
     if settings["mode"] == "off":
         os.chdir(settings["folder"])
         _limit(settings["limits"], ("processes",))
@@ -96,10 +96,16 @@ def _map_users(child: int) -> None:
             file.write(content)
 
 
+def _die_with_parent() -> None:
+    """Needed again after each change of credentials, which undoes it."""
+    _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "death signal")
+
+
 def _inside(settings: dict[str, Any], unshared: tuple[int, int], mapped: tuple[int, int]) -> None:
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _die_with_parent()
     os.close(mapped[1])
     _check(_libc.unshare(NEW_NAMESPACES), "unshare")
+    _die_with_parent()
     os.write(unshared[1], b"x")
     if not os.read(mapped[0], 1):
         raise OSError("the user map was not written")
@@ -113,7 +119,6 @@ def _inside(settings: dict[str, Any], unshared: tuple[int, int], mapped: tuple[i
 
 
 def _become(settings: dict[str, Any]) -> None:
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     _build_root(settings["folder"], settings["readable"], settings["limits"])
     if os.getuid() == 0:
         os.setgroups([])
@@ -123,6 +128,7 @@ def _become(settings: dict[str, Any]) -> None:
     _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     if os.getuid() == 0:
         os.setresuid(NOBODY, NOBODY, NOBODY)
+    _die_with_parent()
     _limit(settings["limits"], ())
     os.chdir("/sandbox")
     os.execve(settings["argv"][0], settings["argv"], settings["environment"])
