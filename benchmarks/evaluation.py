@@ -44,8 +44,7 @@ def bfcl() -> None:
     for title, broken in (("perfect", False), ("every second broken", True), ("perfect after it", False)):
         made = conversations(broken)
         started, used = time.perf_counter(), _processor()
-        with BfclWorker(Sandbox()) as worker:
-            table = judge(made, worker)
+        table, _ = judge(made, Sandbox())
         seconds, used = time.perf_counter() - started, _processor() - used
         result = results(table, made, whole=True)
         print(f"{title}: {len(table)} cases in {seconds:.1f} s, {used:.1f} s of processor (target 60 s)", flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,27 @@ from harness.evaluation.bfcl.categories import CASES, category_of, groups, offic
 from harness.evaluation.bfcl.client import BfclWorker
 from harness.evaluation.bfcl.driver import Conversation, decoded
 from harness.evaluation.bfcl.parsing import format_score, length_score, parse
+from harness.evaluation.sandbox import Sandbox
 
 QUANTITIES = ("accuracy", "format", "length", "parse_failure", "no_tool_call", "broken_lines")
 
 
-def judge(conversations: Sequence[Conversation], worker: BfclWorker) -> pd.DataFrame:
-    """One row a case. The values of several outputs of a case are averaged; a case without outputs has format 0."""
+PROCESSES = 2
+"""Sandboxed processes that judge side by side."""
+
+
+def judge(conversations: Sequence[Conversation], sandbox: Sandbox) -> tuple[pd.DataFrame, int]:
+    """(one row a case, how often a process had to be started again). The values of several outputs of a case are
+    averaged; a case without outputs has format 0. The processes are fresh ones."""
+    present = [conversation for conversation in conversations if not conversation.missing]
+    parts = [present[start::PROCESSES] for start in range(PROCESSES)]
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        judged = list(pool.map(lambda part: _verdicts(part, sandbox), parts))
+    verdicts = {case: verdict for part, _ in judged for case, verdict in part.items()}
     rows = []
-    for conversation in conversations:
+    for conversation in present:
         case = conversation.case.identifier
-        if conversation.missing:
-            continue
-        valid, error = worker.judge(case, decoded(conversation))
+        valid, error = verdicts[case]
         outputs = [text for turn in conversation.outputs for text in turn]
         parsed = [parse(text) for text in outputs]
         rows.append(
@@ -42,7 +52,14 @@ def judge(conversations: Sequence[Conversation], worker: BfclWorker) -> pd.DataF
                 "error_type": error,
             }
         )
-    return pd.DataFrame(rows, columns=["question", "category", *QUANTITIES, "outputs", "forced_to_end", "error_type"])
+    columns = ["question", "category", *QUANTITIES, "outputs", "forced_to_end", "error_type"]
+    return pd.DataFrame(rows, columns=columns), sum(restarts for _, restarts in judged)
+
+
+def _verdicts(part: Sequence[Conversation], sandbox: Sandbox) -> tuple[dict[str, tuple[bool, str]], int]:
+    with BfclWorker(sandbox) as worker:
+        found = {item.case.identifier: worker.judge(item.case.identifier, decoded(item)) for item in part}
+        return found, worker.restarts
 
 
 def results(table: pd.DataFrame, asked: Sequence[Conversation], *, whole: bool) -> dict[str, Any]:

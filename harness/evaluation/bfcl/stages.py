@@ -44,11 +44,8 @@ def evaluate_bfcl(options: Options, subject: Subject) -> list[Path]:
         return []
     content = pipeline.stored(subject, BENCHMARK)
     seed = int((content.header or {}).get("sampling", {}).get("seed", sampling.seed))
-    # Another process judges than the one that the model's calls ran in.
-    with BfclWorker(sandbox) as worker:
-        conversations = replay(cases, content, seed)
-        table = judge(conversations, worker)
-        restarts = worker.restarts
+    conversations = replay(cases, content, seed)
+    table, restarts = judge(conversations, sandbox)
     result = results(table, conversations, whole=options.limit is None and len(wanted) == len(CASES))
     result |= {
         "bfcl_eval": environment.VERSION,
