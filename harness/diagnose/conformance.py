@@ -51,7 +51,7 @@ class Comparison:
     method: str
     peer: str
     ours: list[float]
-    theirs: list[float] | None
+    theirs: list[float | None] | None
     difference: float | None
     verdict: str
     detail: str
@@ -82,7 +82,7 @@ def compare(method: str, golden: Golden, peer: Peer) -> Comparison:
             listed,
             difference,
             name,
-            detail,  # type: ignore[arg-type]
+            detail,
         )
 
     try:
@@ -131,6 +131,7 @@ def main(args: argparse.Namespace) -> int:
 
 def lines(comparisons: Sequence[Comparison], versions: dict[str, str], absent: dict[str, str]) -> list[str]:
     written = ["Golden batches"]
+    rows: list[tuple[str, ...]]
     written += table(("batch", "shows"), [(golden.name, golden.shows) for golden in BATCHES], left=(0, 1))
     for name, version in versions.items():
         written += ["", f"{name} {version}, run here; difference to this project's default, advantages of size about 1"]
