@@ -29,7 +29,7 @@ class Picture:
     missing: tuple[str, ...] = field(default=())
 
     def run_ids(self) -> list[str]:
-        names = self.data["run_id"].dropna().unique() if "run_id" in self.data else []
+        names: list[object] = list(self.data["run_id"].dropna().unique()) if "run_id" in self.data else []
         return sorted(str(name) for name in names if str(name))
 
 

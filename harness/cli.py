@@ -29,7 +29,9 @@ COMMANDS: dict[str, Command] = {
     "conformance": Command("harness.diagnose.conformance", "where verl and TRL, if installed, give other advantages"),
     "verdicts": Command("harness.analysis.verdicts_command", "the paper's claims judged on published and own runs"),
     "data": Command("harness.tasks.data_command", "fetch, verify and list the data sets"),
-    "diagnose": Command("harness.diagnose.command", "which reward starves: measure anyone's rollouts, replay every method"),
+    "diagnose": Command(
+        "harness.diagnose.command", "which reward starves: measure anyone's rollouts, replay every method"
+    ),
     "doctor": Command("harness.launch.doctor", "check packages, hardware, data and rewards before a run"),
     "evaluate": Command("harness.evaluation.command", "benchmarks on a checkpoint, a model or an endpoint"),
     "grade": Command("harness.rewards.grade_command", "score responses from a file with the rewards and graders"),

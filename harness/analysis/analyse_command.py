@@ -47,16 +47,16 @@ def main(args: argparse.Namespace) -> int:
     _write(folder / "density.csv", _csv(_densities(results, ours)))
     _write(folder / "pocket_format.csv", _csv(_median_format(results, ours)))
     _write(args.results / "metrics.json", json.dumps(_metrics(results, ours, verdicts), indent=1) + "\n")
-    counts = verdicts.groupby(["view", "verdict"]).size()
-    for view, part in counts.groupby(level=0):
-        print(f"{view}: " + ", ".join(f"{count} {verdict}" for (_, verdict), count in part.items()))
+    for view, part in verdicts.groupby("view", sort=True):
+        counts = part["verdict"].value_counts().sort_index()
+        print(f"{view}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     print(f"-> {folder}/, {args.results / 'metrics.json'}")
     return 0
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as plain JSON values; missing and infinite numbers become null."""
-    return [{key: _plain(value) for key, value in row.items()} for row in frame.to_dict("records")]
+    return [{str(key): _plain(value) for key, value in row.items()} for row in frame.to_dict("records")]
 
 
 def _plain(value: Any) -> Any:

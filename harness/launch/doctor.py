@@ -14,6 +14,7 @@ import importlib
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from harness.config import RunConfig
 from harness.errors import UserError, nearest
@@ -66,7 +67,7 @@ def require(config: RunConfig, run: Path | None = None) -> list[Finding]:
     return findings
 
 
-def _topic(name: str) -> object:
+def _topic(name: str) -> Any:
     if name not in TOPICS:
         raise UserError(
             f"doctor has no topic {name!r}: {nearest(name, TOPICS)}; or give run=RUN, or overrides KEY=VALUE"

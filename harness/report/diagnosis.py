@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -30,10 +31,11 @@ def diagnoses(results: Path) -> list[Diagnosis]:
     if not path.exists():
         return []
     table = pd.read_csv(path)
-    return [_diagnosis(row) for row in table.to_dict("records") if not pd.isna(row.get("density_mean"))]
+    rows: list[dict[str, Any]] = [dict(row) for row in table.to_dict("records")]  # type: ignore[arg-type]
+    return [_diagnosis(row) for row in rows if not pd.isna(row.get("density_mean"))]
 
 
-def _diagnosis(row: dict[str, object]) -> Diagnosis:
+def _diagnosis(row: dict[str, Any]) -> Diagnosis:
     return Diagnosis(
         run_id=str(row["run_id"]),
         method=str(row["method"]),
@@ -47,11 +49,11 @@ def _diagnosis(row: dict[str, object]) -> Diagnosis:
     )
 
 
-def _number(row: dict[str, object], key: str) -> float:
+def _number(row: dict[str, Any], key: str) -> float:
     return float(str(row[key]))
 
 
-def _words(row: dict[str, object]) -> str:
+def _words(row: dict[str, Any]) -> str:
     found = []
     mean = _number(row, "density_mean")
     if mean < STARVED:

@@ -79,7 +79,8 @@ def _claims(rows: list[dict[str, Any]]) -> list[ClaimsView]:
 
 def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [
-        {key: "" if pd.isna(value) else str(value) for key, value in row.items()} for row in table.to_dict("records")
+        {str(key): "" if pd.isna(value) else str(value) for key, value in row.items()}
+        for row in table.to_dict("records")
     ]
 
 

@@ -54,7 +54,7 @@ class _MatrixLauncher(Launcher):
             runs,
             duplicates=duplicates,
             place=self.place,
-            options=OmegaConf.to_container(OmegaConf.create(self._options), resolve=True),
+            options=dict(OmegaConf.to_container(OmegaConf.create(self._options), resolve=True)),  # type: ignore[arg-type]
             dry_run=bool(self._config.dry_run),
             retry=bool(self._config.retry),
         )
