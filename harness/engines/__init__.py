@@ -1,1 +1,1 @@
-"""Engines: each trains one run. ``harness.engines.<name>.train(config, run)`` resumes by itself and raises on failure."""
+"""Engines: each trains one run. ``harness.engines.<name>.train(config, run)`` resumes by itself, raises on failure."""
