@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -95,7 +96,7 @@ def test_worker_that_does_not_save_in_time_is_given_up_and_requeued(tmp_path: Pa
 
 def test_job_without_progress_gives_up(tmp_path: Path) -> None:
     """A step longer than the time between two limits would requeue for ever."""
-    job = Started(tmp_path, seconds=5.0)
+    job = Started(tmp_path, notice=2, seconds=60.0)
     for _ in range(2):
         job.submission.append(0, "started", step=0)
     process = job.start()
@@ -103,8 +104,13 @@ def test_job_without_progress_gives_up(tmp_path: Path) -> None:
     end = time.monotonic() + 30
     while len(job.events()) < 3 and time.monotonic() < end:
         time.sleep(0.05)
+    time.sleep(0.5)  # the worker starts right after the event
+    workers = children(process)
     process.send_signal(signal.SIGUSR2)
     assert process.wait(30) == 1
+    for pid in workers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     assert job.events()[-1] == "gave_up"
     assert not any("requeue" in line for line in job.calls.read_text().splitlines())
 
