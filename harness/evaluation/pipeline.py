@@ -11,6 +11,7 @@ from typing import Any
 from harness.errors import UserError, nearest
 from harness.evaluation import maths, outputs, pocket
 from harness.evaluation import subject as subjects
+from harness.evaluation.benchmarks import BENCHMARKS, BFCL, MATHS, result_name
 from harness.evaluation.generate import Progress, generate
 from harness.evaluation.options import Options
 from harness.evaluation.outputs import Content, Writer
@@ -19,9 +20,6 @@ from harness.evaluation.subject import Subject
 from harness.tasks.datasets import MATHS_BENCHMARKS
 from harness.tasks.library import Library
 from harness.tasks.places import data_root
-
-MATHS, BFCL = "maths", "bfcl_v4"
-BENCHMARKS = (MATHS, *MATHS_BENCHMARKS, BFCL, pocket.BENCHMARK)
 
 
 def evaluate(options: Options, subject: Subject) -> list[Path]:
@@ -89,7 +87,7 @@ def write_result(
     options: Options, subject: Subject, benchmark: str, results: dict[str, Any], table: Any, contents: Sequence[Content]
 ) -> Path:
     """Store a result with where its outputs come from; a part of a benchmark gets a name of its own."""
-    name = benchmark if options.limit is None else f"{benchmark}.first{options.limit}"
+    name = result_name(benchmark, options.limit)
     headers = [content.header or {} for content in contents]
     known = {key: headers[0].get(key) for key in headers[0] if key not in ("kind", "schema", "benchmark")}
     provenance = {

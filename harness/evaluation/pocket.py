@@ -15,13 +15,14 @@ import pandas as pd
 from harness.config import RunConfig
 from harness.errors import UserError
 from harness.evaluation.backends.policy import PolicyBackend
+from harness.evaluation.benchmarks import POCKET
 from harness.evaluation.outputs import Content
 from harness.evaluation.sampling import Request, Sampling, seed_of
 from harness.pocket.task import PocketTask, Prompt
 from harness.rewards.batch import score_batch
 from harness.store import Run
 
-BENCHMARK = "pocket"
+BENCHMARK = POCKET
 PROMPTS = "pocket: the query as the user turn"
 
 
@@ -43,15 +44,18 @@ def requests(asked: Sequence[Prompt], seed: int) -> list[Request]:
 
 
 def backend(task: PocketTask, run: Run, step: int, block: int) -> PolicyBackend:
-    """The policy of a step of a run by the local engine: step 0, a kept checkpoint, or the exported last one."""
+    """The policy of a step of a run: step 0, an export, the last step's, or a kept checkpoint of the local engine."""
     import torch
 
     from harness.engines.local.policy import load_policy
 
+    exported = run.checkpoints / "exports" / str(step)
     final = run.checkpoints / "huggingface"
     kept = run.checkpoints / f"step_{step:06d}.pt"
     if step == 0:
         policy = load_policy(task.checkpoint)
+    elif exported.is_dir():
+        policy = load_policy(exported)
     elif step == run.config.training.steps and final.is_dir():
         policy = load_policy(final)
     elif kept.is_file():
@@ -66,7 +70,7 @@ def backend(task: PocketTask, run: Run, step: int, block: int) -> PolicyBackend:
         steps = sorted(int(path.stem.removeprefix("step_")) for path in Path(run.checkpoints).glob("step_*.pt"))
         raise UserError(
             f"run {run.run_id} has no checkpoint of step {step}; there are {', '.join(map(str, [0, *steps]))} "
-            "(output.keep_checkpoints says how many a run keeps)"
+            "(a run keeps those of evaluate_at and the last output.keep_checkpoints)"
         )
     return PolicyBackend(policy, task.tokenizer, seed=run.config.seed, block=block)
 
