@@ -13,64 +13,19 @@ from typing import Any
 
 import pandas as pd
 
-from harness.analysis import names
+from harness.analysis import names, published_maths, published_summaries
+from harness.analysis.published_rows import Builder, as_float, bfcl, read_csv
 from harness.analysis.results import Results
 from harness.errors import UserError
 
 FIRST_STEP = "first_step/reward/format@0.8"
 """Metric that holds a published first crossing: its value is the step, missing when never; its step the last one."""
 
-GROUPS = {"live": "live", "non_live": "non_live", "multi_turn": "multi_turn", "average": "average"}
 STEPS = {"tool_calling": 100, "maths": 100}
-
-
-class Builder:
-    """Collects rows; a run may be named by several files, the first to name it describes it."""
-
-    def __init__(self) -> None:
-        self.index: dict[str, dict[str, Any]] = {}
-        self.metrics: list[tuple[str, int | None, str, float | None]] = []
-        self.evals: list[tuple[str, str, int | None, str, float, int | None]] = []
-
-    def run(self, name: str, **facts: Any) -> str:
-        run_id = f"published:{name}"
-        row = self.index.setdefault(
-            run_id, {"run_id": run_id, "source": "published", "kind": "run", "scale": "paper", "cohort": ""}
-        )
-        for key, value in facts.items():
-            if row.get(key) in (None, "") and not _absent(value):
-                row[key] = value
-        return run_id
-
-    def join_cohort(self, run_id: str, cohort: str) -> None:
-        row = self.index[run_id]
-        row["cohort"] = ",".join(sorted({part for part in [*row["cohort"].split(","), cohort] if part}))
-
-    def metric(self, run_id: str, step: Any, metric: str, value: Any) -> None:
-        self.metrics.append((run_id, _whole(step), metric, _float(value)))
-
-    def evaluation(self, run_id: str, benchmark: str, step: Any, metric: str, value: Any, n: int | None = None) -> None:
-        number = _float(value)
-        if number is not None:
-            self.evals.append((run_id, benchmark, _whole(step), metric, number, n))
-
-    def results(self) -> Results:
-        index = pd.DataFrame(self.index.values())
-        index["family_id"] = _joined(index, ["task", "model", "study"])
-        index["setting_id"] = _joined(index, ["task", "model", "group_size", "study"])
-        index["cell_id"] = _joined(index, ["task", "model", "group_size", "study", "method", "kind"])
-        metrics = pd.DataFrame(self.metrics, columns=["run_id", "step", "metric", "value"]).drop_duplicates()
-        evals = pd.DataFrame(self.evals, columns=["run_id", "benchmark", "step", "metric", "value", "n"])
-        evals = evals.drop_duplicates()
-        for table in (metrics, evals):
-            table["source"] = "published"
-        return Results.of(index, metrics, evals)
 
 
 def published(reference: str | Path) -> Results:
     """Everything in the folder ``reference``. Raises :class:`UserError` naming a file that is missing or damaged."""
-    from harness.analysis import published_maths, published_summaries
-
     folder = Path(reference)
     builder = Builder()
     try:
@@ -86,11 +41,6 @@ def published(reference: str | Path) -> Results:
         detail = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else f"{error!r}"
         raise UserError(f"{folder}: published numbers cannot be read ({detail}); restore the folder") from error
     return builder.results()
-
-
-def read_csv(folder: Path, name: str) -> list[dict[str, Any]]:
-    table = pd.read_csv(folder / name).astype(object)
-    return [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
 
 
 def _tool_calling_runs(builder: Builder, folder: Path) -> None:
@@ -177,15 +127,6 @@ def _evaluations(builder: Builder, folder: Path) -> None:
                 builder.evaluation(run_id, "held_out", 60, "reward/format", row["validation_format_step60"], 80)
 
 
-def bfcl(builder: Builder, run_id: str, step: Any, row: dict[str, Any], prefix: str, suffix: str) -> None:
-    """BFCL-v4 columns of one row: percent to fractions."""
-    for group in GROUPS:
-        for quantity in ("accuracy", "format"):
-            value = _float(row.get(f"{prefix}{group}_{quantity}{suffix}"))
-            if value is not None:
-                builder.evaluation(run_id, "bfcl_v4", step, f"{quantity}/{group}", value / 100, 3301)
-
-
 def _dynamics(builder: Builder, folder: Path) -> None:
     columns = {
         "train_format": "reward/format",
@@ -201,7 +142,7 @@ def _dynamics(builder: Builder, folder: Path) -> None:
         run_id = _tool_run(builder, name, row, "tool_calling_main", "training_dynamics_3runs.csv")
         builder.evaluation(run_id, "held_out", row["step"], "reward/format", row["val_format"], 80)
         for column, metric in columns.items():
-            if _float(row[column]) is not None:
+            if as_float(row[column]) is not None:
                 builder.metric(run_id, row["step"], metric, row[column])
 
 
@@ -224,22 +165,3 @@ def _group_size(builder: Builder, folder: Path) -> None:
             origin="group_size.csv",
         )
         builder.metric(run_id, row["last_step"], FIRST_STEP, row["step_format_reaches_0p8"])
-
-
-def _absent(value: Any) -> bool:
-    return value is None or value == "" or (isinstance(value, float) and value != value)
-
-
-def _float(value: Any) -> float | None:
-    return None if _absent(value) else float(value)
-
-
-def _whole(value: Any) -> int | None:
-    return None if _absent(value) else int(value)
-
-
-def _joined(index: pd.DataFrame, columns: list[str]) -> pd.Series:
-    text = index[columns].map(
-        lambda value: "" if _absent(value) else f"{value:g}" if not isinstance(value, str) else value
-    )
-    return "published|" + text.agg("|".join, axis=1)

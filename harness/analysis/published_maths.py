@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.analysis import names
-
-if TYPE_CHECKING:
-    from harness.analysis.published import Builder
+from harness.analysis.published_rows import Builder, read_csv
 
 STUDIES = {"results_table": "maths_main", "static_weight_ablation": "maths_static", "text_step_100": "maths_step_100"}
 RESULTS_STEP = 50
@@ -64,8 +62,6 @@ def _energy(builder: Builder, folder: Path) -> None:
 
 
 def _macro(builder: Builder, folder: Path) -> None:
-    from harness.analysis.published import read_csv
-
     quantities = {"acc": "accuracy", "exceed": "exceed", "joint": "joint"}
     for row in read_csv(folder, "math.csv"):
         if row["section"] not in STUDIES:
@@ -78,8 +74,6 @@ def _macro(builder: Builder, folder: Path) -> None:
 
 
 def _thresholds(builder: Builder, folder: Path) -> None:
-    from harness.analysis.published import read_csv
-
     for row in read_csv(folder, "math_length_thresholds_from_svg.csv"):
         run_id = _run(
             builder,

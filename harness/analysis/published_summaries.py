@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.analysis import names
-
-if TYPE_CHECKING:
-    from harness.analysis.published import Builder
+from harness.analysis.published_rows import Builder, bfcl, read_csv
 
 
 def add(builder: Builder, folder: Path) -> None:
@@ -36,8 +34,6 @@ def _summary(builder: Builder, name: str, kind: str, study: str, model: str, met
 
 def _page(builder: Builder, folder: Path) -> None:
     """Numbers as printed, the spread as ``sd`` rows. ``n_runs`` is what the page says, not what the record shows."""
-    from harness.analysis.published import read_csv
-
     for row in read_csv(folder, "page.csv"):
         task = "maths" if row["study"].startswith("maths") else "tool_calling"
         common = {"origin": f"page.csv: {row['source']}", "n_runs": row["n_runs"], "task": task}
@@ -56,8 +52,6 @@ def _page(builder: Builder, folder: Path) -> None:
 
 
 def _method_tables(builder: Builder, folder: Path) -> None:
-    from harness.analysis.published import bfcl, read_csv
-
     files = {
         "bfcl_v4_final_method_results.csv": "record-selected",
         "bfcl_v4_final_method_results_all_runs.csv": "record-all_runs",
@@ -126,8 +120,6 @@ def _figures(builder: Builder, folder: Path) -> None:
 
 
 def _group_size_density(builder: Builder, folder: Path) -> None:
-    from harness.analysis.published import read_csv
-
     for row in read_csv(folder, "group_size_density_from_svg.csv"):
         run_id = _summary(
             builder,
@@ -144,8 +136,6 @@ def _group_size_density(builder: Builder, folder: Path) -> None:
 
 
 def _three_rewards(builder: Builder, folder: Path) -> None:
-    from harness.analysis.published import read_csv
-
     metrics = {
         "average_format": "format/average",
         "multi_turn_format": "format/multi_turn",
