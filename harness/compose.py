@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,10 +27,14 @@ _SCALARS = {"seed": int, "group_size": int}
 """Set on an already composed configuration: nothing in ``conf/`` may refer to them by interpolation."""
 
 
+_METHOD_KEYS = ("name", "file", "file_sha256")
+
+
 def run_config_from_mapping(mapping: Mapping[str, Any]) -> RunConfig:
     """Bind a plain mapping (a composed configuration or a stored ``config.yaml``) and check it as a whole.
 
-    The method's own keys stand beside ``name`` and ``file``. Raises :class:`UserError` naming key, value and remedy.
+    The method's own keys stand beside ``name``, ``file`` and, where there is one, ``file_sha256``. Raises
+    :class:`UserError` naming key, value and remedy.
     """
     content = {key: value for key, value in mapping.items() if key not in LAUNCH_KEYS}
     method = content.get("method")
@@ -38,7 +43,8 @@ def run_config_from_mapping(mapping: Mapping[str, Any]) -> RunConfig:
     content["method"] = {
         "name": method["name"],
         "file": method.get("file"),
-        "parameters": {key: value for key, value in method.items() if key not in ("name", "file")},
+        "file_sha256": method.get("file_sha256"),
+        "parameters": {key: value for key, value in method.items() if key not in _METHOD_KEYS},
     }
     config = bind(RunConfig, content, "")
     _check(config)
@@ -49,7 +55,8 @@ def run_config_to_mapping(config: RunConfig) -> dict[str, Any]:
     """The inverse of :func:`run_config_from_mapping`: plain dicts, lists and scalars, ready for YAML or JSON."""
     mapping = dataclasses.asdict(config)
     method = mapping["method"]
-    mapping["method"] = {"name": method["name"], "file": method["file"], **method["parameters"]}
+    digest = {} if method["file_sha256"] is None else {"file_sha256": method["file_sha256"]}
+    mapping["method"] = {"name": method["name"], "file": method["file"], **digest, **method["parameters"]}
     return mapping
 
 
@@ -82,6 +89,10 @@ def _method_parameters(method: MethodConfig) -> Mapping[str, Any]:
         raise UserError(f"method {method.name}: {error}") from error
 
 
+_EXTERNAL = "external_"
+"""What the name of a Hydra choice begins with that stands for a YAML file of the user's."""
+
+
 def register_methods(overrides: Sequence[str]) -> list[str]:
     """Make every method a Hydra choice and return the overrides with YAML paths replaced by the choice they became.
 
@@ -96,7 +107,16 @@ def register_methods(overrides: Sequence[str]) -> list[str]:
         store.store(group="method/signature", name=name, node=parameters, package="method")
         if not (CONF / "method" / f"{name}.yaml").exists():
             store.store(group="method", name=name, node={"name": name, "file": None, **parameters})
-    return [_with_external_methods(text, store) for text in overrides]
+    return [_with_external_methods(_left_to_the_composer(text), store) for text in overrides]
+
+
+_MAPPING = re.compile(r"\+{0,2}method\.(\w+)=(\{.*\})")
+
+
+def _left_to_the_composer(override: str) -> str:
+    """``method.weights={a:1}`` as a sweep over one value: only those does Hydra leave to :class:`Composer`."""
+    found = _MAPPING.fullmatch(override)
+    return f"method.{found[1]}=choice({found[2]})" if found else override
 
 
 def _with_external_methods(override: str, store: Any) -> str:
@@ -121,15 +141,36 @@ def _store_external(path: Path, store: Any) -> str:
     source = str((path.parent / str(content["file"])).resolve())
     method = MethodConfig(name=str(content["name"]), file=source, parameters={})
     parameters = dict(_method_parameters(method))
+    digest = _digest(Path(source))
     for key, value in content.items():
         if key in ("name", "file"):
             continue
         if key not in parameters:
             raise UserError(f"method={path}: unknown key {key}: {nearest(str(key), parameters)}")
         parameters[key] = value
-    choice = f"external_{method.name}"
-    store.store(group="method", name=choice, node={"name": method.name, "file": source, **parameters})
+    # Two files may set other parameters for functions of the same name.
+    mark = hashlib.sha256(repr((source, sorted(parameters.items()))).encode()).hexdigest()[:8]
+    choice = f"{_EXTERNAL}{method.name}_{mark}"
+    node = {"name": method.name, "file": source, "file_sha256": digest, **parameters}
+    store.store(group="method", name=choice, node=node)
     return choice
+
+
+def check_method_file(method: MethodConfig) -> None:
+    """UserError when the file of a user's method is no longer what it was when the run was composed."""
+    if method.file is None or method.file_sha256 in (None, _digest(Path(method.file))):
+        return
+    raise UserError(
+        f"{method.file} has changed since this run was made: give the command again, which makes a run of the new "
+        "content, or restore the file"
+    )
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); restore the method's file") from error
 
 
 class Composer:
@@ -151,14 +192,16 @@ class Composer:
         from hydra.types import RunMode
         from omegaconf import OmegaConf
 
+        plain, mappings = _without_mappings(overrides)
         with one_line_errors(overrides):
-            config = self.loader.load_configuration(
-                config_name="config", overrides=list(overrides), run_mode=RunMode.RUN
-            )
+            config = self.loader.load_configuration(config_name="config", overrides=plain, run_mode=RunMode.RUN)
             OmegaConf.set_struct(config, False)
             config.pop("hydra", None)
             content = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         assert isinstance(content, dict)
+        content["method"].update(mappings)
+        if content["data"].get("root"):  # a job may run in another folder
+            content["data"]["root"] = str(Path(content["data"]["root"]).expanduser().absolute())
         return {str(key): value for key, value in content.items()}
 
 
@@ -171,6 +214,22 @@ def composing() -> Iterator[Composer]:
     register_methods([])
     with initialize_config_dir(str(CONF), version_base="1.3"):
         yield Composer(GlobalHydra.instance().config_loader())
+
+
+def _without_mappings(overrides: Iterable[str]) -> tuple[list[str], dict[str, Any]]:
+    """``method.weights={a:1,b:2}`` replaces the whole mapping; Hydra would merge it with the keys of the default."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    plain: list[str] = []
+    mappings: dict[str, Any] = {}
+    for text in overrides:
+        found = _MAPPING.fullmatch(text)
+        if found:
+            with one_line_errors([text]):
+                mappings[found[1]] = OverridesParser.create().parse_override(text).value()
+        else:
+            plain.append(text)
+    return plain, mappings
 
 
 def _split(overrides: Sequence[str]) -> tuple[tuple[str, ...], dict[str, int]]:
@@ -206,7 +265,14 @@ def _explain(error: Exception, overrides: list[str]) -> str:
     key = re.search(r"Could not (?:override|append to config|find) '?([\w./@-]+)'?", text)
     if key:
         name = key.group(1).rstrip(".")
-        close = difflib.get_close_matches(name, _keys(), n=3, cutoff=0.5)
+        chosen = _chosen_methods(overrides)
+        if name.startswith("method.") and len(chosen) == 1:
+            label, parameters = next(iter(chosen.items()))
+            first, _, below = name.removeprefix("method.").partition(".")
+            if below and first in parameters:
+                return f"unknown key {name}: give the whole mapping, as in method.{first}={{correctness:1,{below}:5}}"
+            return f"unknown key {name} of method {label}: {nearest(name.removeprefix('method.'), parameters)}"
+        close = difflib.get_close_matches(name, _keys(chosen), n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(close)}?" if close else "`python harness/run.py --cfg job` lists all keys"
         return f"unknown key {name}: {hint}"
     cause = f" ({error.__cause__})" if error.__cause__ is not None else ""
@@ -221,8 +287,26 @@ def _choices(group: str) -> list[str]:
     return sorted(names)
 
 
-def _keys() -> list[str]:
-    """Every key that an override may name: the groups, and the keys found in the files of ``conf/``."""
+def _chosen_methods(overrides: Iterable[str]) -> dict[str, list[str]]:
+    """The methods that ``method=`` names, each with its parameters; the default one where nothing is named."""
+    from hydra.core.config_store import ConfigStore
+
+    given = [text.removeprefix("method=") for text in overrides if text.startswith("method=")]
+    if not given:
+        defaults = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))["defaults"]
+        given = [entry["method"] for entry in defaults if "method" in entry]
+    found: dict[str, list[str]] = {}
+    for choice in given[-1].split(","):
+        if choice.startswith(_EXTERNAL):
+            node = ConfigStore.instance().load(f"method/{choice}.yaml").node
+            found[str(node["name"])] = [str(key) for key in node if key not in _METHOD_KEYS]
+        elif choice in aggregation.method_names():
+            found[choice] = list(aggregation.method_parameters(choice))
+    return found
+
+
+def _keys(methods: Mapping[str, Iterable[str]]) -> list[str]:
+    """Every key that an override may name: the groups, the keys found in the files of ``conf/``, those of methods."""
     keys: set[str] = set()
     for path in CONF.rglob("*.yaml"):
         group = path.parent.relative_to(CONF).as_posix()
@@ -231,8 +315,7 @@ def _keys() -> list[str]:
         content = yaml.safe_load(text)
         package = "" if group == "." or "@package _global_" in text else group.replace("/", ".") + "."
         keys |= set(_flatten(content, package))
-    for name in aggregation.method_names():
-        keys |= {f"method.{key}" for key in aggregation.method_parameters(name)}
+    keys |= {f"method.{key}" for parameters in methods.values() for key in parameters}
     return sorted(key for key in keys if key and not key.startswith(("defaults", "hydra.", "matrices")))
 
 

@@ -43,20 +43,26 @@ class TaskConfig:
 @dataclass(frozen=True)
 class DataConfig:
     """Where prompts come from: ``generated`` (pocket) or ``hub``. ``length_limit``: words of thinking (tool calling) or
-    tokens of the response (maths)."""
+    tokens of the response (maths). ``root``: the folder of the published data (``python -m harness data``), None for
+    the one in the harness's cache; which data they are is checked there, so where they lie is no part of the run."""
 
     name: str
     source: str
     length_limit: int | None
+    root: str | None = _outside_identity()
 
 
 @dataclass(frozen=True)
 class MethodConfig:
-    """An aggregation method and all of its parameters (defaults filled in from the method's signature)."""
+    """An aggregation method and all of its parameters (defaults filled in from the method's signature).
+
+    A method of the user's is known by its ``file`` and what that held when the run was composed, ``file_sha256``: the
+    content is part of the run, where the file lies is not."""
 
     name: str
-    file: str | None
+    file: str | None = field(metadata={"identity": False})
     parameters: dict[str, Any]
+    file_sha256: str | None = field(default=None, metadata={"identity_name": "file"})
 
 
 @dataclass(frozen=True)
@@ -163,8 +169,7 @@ def identity(config: Any) -> dict[str, Any]:
     for item in dataclasses.fields(config):
         if not item.metadata.get("identity", True):
             continue
-        value = getattr(config, item.name)
-        result[item.name] = _plain(value)
+        result[item.metadata.get("identity_name", item.name)] = _plain(getattr(config, item.name))
     return result
 
 

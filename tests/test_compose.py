@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.compose import CONF, Composer, composing, register_methods, run_config_from_mapping, run_config_to_mapping
+from harness.compose import (
+    CONF,
+    Composer,
+    check_method_file,
+    composing,
+    register_methods,
+    run_config_from_mapping,
+    run_config_to_mapping,
+)
 from harness.config import config_hash, run_id
 from harness.errors import UserError
 from harness.matrix import expand, studies, unique_runs
@@ -87,11 +95,17 @@ def test_mapping_round_trip(composer):
 def test_identity_ignores_where_and_how_but_not_what(composer):
     base = config_hash(composer.compose([]))
     same = ["output.runs=elsewhere", "output.checkpoint_every=1", "wandb.mode=offline", "study=pocket"]
+    same += ["data.root=here"]
     other = ["seed=1", "group_size=8", "training.learning_rate=0.1", "method.w_max=3", "model.warm_start_seed=1"]
     assert {config_hash(composer.compose([text])) for text in same} == {base}
     hashes = {config_hash(composer.compose([text])) for text in other}
     assert base not in hashes
     assert len(hashes) == len(other)
+
+
+def test_the_data_folder_is_absolute_since_a_job_may_run_elsewhere(composer):
+    assert composer.compose([]).data.root is None
+    assert composer.compose(["data.root=some/data"]).data.root == str(Path("some/data").absolute())
 
 
 def test_scalars_set_after_composition_equal_composed_ones(loader):
@@ -108,7 +122,8 @@ def test_scalars_set_after_composition_equal_composed_ones(loader):
         ("task=tool_caling", "did you mean 'tool_calling'"),
         ("training.learning_rat=1", "did you mean training.learning_rate"),
         ("metod=gdpo", "did you mean method"),
-        ("method.wmax=3", "did you mean method.w_max"),
+        ("method.wmax=3", "of method dara_asym: did you mean 'w_max'? valid: "),
+        ("method.weights.format=5", "unknown key method.weights.format of method dara_asym"),
         ("sead=1", "did you mean seed"),
         ("+training.surprise=1", "unknown key training.surprise"),
         ("training.learning_rate=fast", "training.learning_rate=fast must be a number"),
@@ -152,6 +167,49 @@ def test_duplicate_combinations_collapse(loader, composer):
 def test_the_command_line_narrows_a_study(loader, composer):
     runs, _ = unique_runs(expand(["study=pocket", "method=gdpo", "seed=range(0,3)"], loader), composer)
     assert [(run.method.name, run.seed) for run in runs] == [("gdpo", 0), ("gdpo", 1), ("gdpo", 2)]
+
+
+def test_a_mapping_of_a_method_is_given_whole(loader, composer):
+    with pytest.raises(UserError, match=r"give the whole mapping, as in method\.weights="):
+        unique_runs(expand(["method=static_sym", "method.weights.format=5"], loader), composer)
+    config = composer.compose(["method=static_sym", "method.weights={correctness:1,format:5}"])
+    assert config.method.parameters["weights"] == {"correctness": 1, "format": 5}
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text("def mine(batch, *, floor=-1.0):\n    return batch.advantages().sum(axis=1)\n")
+    (tmp_path / "mine.yaml").write_text("name: mine\nfile: mine.py\nfloor: -0.5\n")
+    return tmp_path / "mine.yaml"
+
+
+def test_the_parameters_of_a_method_of_ones_own(loader, mine: Path):
+    """Its own keys are suggested, and files with other values for them are choices of their own."""
+    (mine.parent / "other.yaml").write_text("name: mine\nfile: mine.py\n")
+    overrides = register_methods([f"method={mine},{mine.parent / 'other.yaml'}"])
+    runs, _ = unique_runs(expand(overrides, loader), Composer(loader))
+    assert [run.method.parameters for run in runs] == [{"floor": -0.5}, {"floor": -1.0}]
+    overrides = register_methods([f"method={mine}", "method.flor=2"])
+    with pytest.raises(UserError, match=r"unknown key method\.flor of method mine: did you mean 'floor'\? valid: fl"):
+        unique_runs(expand(overrides, loader), Composer(loader))
+
+
+def test_a_method_of_ones_own_is_known_by_its_content(loader, mine: Path, tmp_path_factory):
+    def composed(path: Path):
+        return unique_runs(expand(register_methods([f"method={path}"]), loader), Composer(loader))[0][0]
+
+    first = composed(mine)
+    assert run_config_from_mapping(run_config_to_mapping(first)) == first
+    moved = tmp_path_factory.mktemp("moved")
+    for path in (mine, mine.with_suffix(".py")):
+        (moved / path.name).write_bytes(path.read_bytes())
+    assert run_id(composed(moved / mine.name)) == run_id(first)
+    check_method_file(first.method)
+    source = mine.with_suffix(".py")
+    source.write_text(source.read_text().replace("sum(axis=1)", "min(axis=1)"))
+    assert run_id(composed(mine)) != run_id(first)
+    with pytest.raises(UserError, match="has changed since this run was made"):
+        check_method_file(first.method)
 
 
 def test_a_method_of_ones_own_is_a_choice(loader, tmp_path: Path):

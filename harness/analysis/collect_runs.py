@@ -27,6 +27,7 @@ from harness.store.stored_config import NAME as CONFIG_NAME
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _RESERVED = ("schema", "attempt", "step")
+_NO_PARAMETERS = ("name", "file", "file_sha256")
 SOURCE = "ours"
 
 
@@ -85,7 +86,7 @@ def _describe(run: Run, status: RunStatus, log: MetricsLog, tables: _Tables) -> 
         "task": _part(config, "task").get("name"),
         "model": _part(config, "model").get("name"),
         "method": method.get("name"),
-        "parameters": json.dumps(method.get("parameters", {}), sort_keys=True),
+        "parameters": _text({key: value for key, value in method.items() if key not in _NO_PARAMETERS}),
         "group_size": config.get("group_size"),
         "seed": config.get("seed"),
         "engine": _part(config, "engine").get("name"),
@@ -120,16 +121,21 @@ def _part(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 _OUTSIDE_IDENTITY = ("scale", "study", "output")
-_OUTSIDE_ENGINE = ("nodes", "gpus_per_node", "options")
+_OUTSIDE_PARTS = {"engine": ("nodes", "gpus_per_node", "options"), "data": ("root",), "method": ("file",)}
 
 
 def _digest(config: Mapping[str, Any], without: Iterable[str]) -> str:
     """Equal for configurations that agree in all that is part of a run's identity but the keys ``without``."""
     left_out = {*_OUTSIDE_IDENTITY, *without}
     content = {key: value for key, value in config.items() if key not in left_out}
-    content["engine"] = {key: value for key, value in _part(config, "engine").items() if key not in _OUTSIDE_ENGINE}
-    text = json.dumps(content, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:10]
+    for part in _OUTSIDE_PARTS.keys() - left_out:
+        keys = _OUTSIDE_PARTS[part]
+        content[part] = {key: value for key, value in _part(config, part).items() if key not in keys}
+    return hashlib.sha256(_text(content).encode()).hexdigest()[:10]
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True, default=str)
 
 
 def _metrics(run_id: str, log: MetricsLog, tables: _Tables) -> None:

@@ -128,12 +128,13 @@ def _data(config: RunConfig) -> list[Finding]:
     from harness.tasks.library import Library
     from harness.tasks.places import data_root
 
-    library = Library(data_root(getattr(config.data, "root", None)))
+    library = Library(data_root(config.data.root))
+    fetch = f"python -m harness data fetch {config.data.name} data.root={library.root}"
     try:
         found = library.verify(config.data.name)
     except UserError as error:
-        return [Finding("problem", "data", str(error), f"python -m harness data fetch {config.data.name}")]
+        return [Finding("problem", "data", str(error), fetch)]
     if found.state == "verified":
         return [Finding("ok", "data", f"{config.data.name} verified in {library.root}")]
     text = f"{config.data.name} is {found.state} in {library.root}" + "".join(f"; {item}" for item in found.problems)
-    return [Finding("problem", "data", text, f"python -m harness data fetch {config.data.name}")]
+    return [Finding("problem", "data", text, fetch)]

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.compose import check_method_file
 from harness.config import RunConfig
 from harness.errors import UserError
 from harness.launch.engine_lookup import find_engine
@@ -50,7 +51,7 @@ def work(run: Run, stop: StopRequest) -> int:
             if run.status().state == "done":
                 return FINISHED
             run.begin_attempt({"engine": config.engine.name})
-            outcome, error = _attempt(config, run, stop)
+            outcome, error = _attempt(config, run, stop, check)
             run.log(f"{outcome}{': ' + error if error else ''}")
             _say(run, f"{run.run_id}: {outcome}{': ' + error if error else ''}")
             run.end_attempt(outcome, error)

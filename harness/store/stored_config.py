@@ -42,6 +42,8 @@ def read_config(folder: Path) -> RunConfig:
         raise UserError(f"{path}: no valid YAML ({' '.join(str(error).split())}); restore it") from error
     if not isinstance(mapping, dict):
         raise UserError(f"{path}: must be a mapping of keys; restore it")
+    if isinstance(mapping.get("data"), dict):
+        mapping["data"].setdefault("root", None)  # configurations stored before this key
     try:
         config = run_config_from_mapping(mapping)
     except UserError as error:

@@ -80,7 +80,7 @@ class Library:
         if len(examples) != entry["rows"][split]:
             raise UserError(
                 f"{path} has {len(examples)} rows, the lock file says {entry['rows'][split]}: "
-                f"run `python -m harness data fetch {name}`"
+                f"run `python -m harness data fetch {name} data.root={self.root}`"
             )
         return examples
 

@@ -26,7 +26,7 @@ def verl_rows(
     ``tokenizer``: the model's, loaded from ``model.path`` when not given. UserError when the data were not fetched, or
     when no prompt is left.
     """
-    library = Library(data_root(getattr(config.data, "root", None)))
+    library = Library(data_root(config.data.root))
     wanted = task(config.task.name)
     wanted = replace(wanted, training=(config.data.name, wanted.training[1]))
     training = wanted.training_examples(library)

@@ -24,7 +24,7 @@ MAPPING = {
         "channels": {"correctness": {"low": -3.0, "high": 3.0}, "format": {"low": 0.0, "high": 1.0}},
         "normalization": "token",
     },
-    "data": {"name": "pocket_tool_calling", "source": "generated", "length_limit": None},
+    "data": {"name": "pocket_tool_calling", "source": "generated", "length_limit": None, "root": None},
     "model": {"name": "pocket", "kind": "pocket", "path": None, "warm_start_seed": 0},
     "policy_loss": {"name": "ppo", "clip_low": 0.2, "clip_high": 0.2, "ratio": "token", "reduction": "token_mean"},
     "training": {

@@ -27,7 +27,7 @@ def small_config(
             "group_size": 4,
             "method": {"name": method, "file": None},
             "task": {"name": task, "channels": channels, "normalization": "token"},
-            "data": {"name": "pocket_tool_calling", "source": "generated", "length_limit": None},
+            "data": {"name": "pocket_tool_calling", "source": "generated", "length_limit": None, "root": None},
             "model": {"name": "pocket", "kind": "pocket", "path": None, "warm_start_seed": 0},
             "policy_loss": {
                 "name": "ppo_clip",

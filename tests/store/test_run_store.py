@@ -136,6 +136,15 @@ def test_a_damaged_config_is_one_line(store: RunStore, config: RunConfig, conten
     assert "\n" not in status.reason
 
 
+def test_a_config_stored_before_the_data_folder_could_be_chosen(store: RunStore, config: RunConfig) -> None:
+    run = store.create(config)
+    path = run.path / "config.yaml"
+    path.write_text(path.read_text().replace("  root: null\n", ""))
+    assert "root" not in path.read_text()
+    assert run.status().state == "new"
+    assert store.get(run.run_id).config == config
+
+
 def test_settings_outside_the_identity_may_change(store: RunStore, config: RunConfig) -> None:
     run = store.create(config)
     changed = dataclasses.replace(config, output=dataclasses.replace(config.output, checkpoint_every=3))

@@ -114,6 +114,18 @@ def test_the_rows_of_a_maths_run(composer, filled, tokenizer, caplog):
         verl_rows(config, tokenizer)
 
 
+def test_a_run_reads_the_data_folder_it_is_given(composer, filled, tokenizer, monkeypatch, tmp_path_factory):
+    monkeypatch.setenv("DARA_CACHE", str(tmp_path_factory.mktemp("empty")))
+    overrides = ["task=maths", "scale=paper", "training.max_prompt_tokens=100"]
+    with pytest.raises(UserError, match="is not in"):
+        verl_rows(composer.compose(overrides), tokenizer)
+    training, _ = verl_rows(composer.compose([*overrides, f"data.root={filled}"]), tokenizer)
+    assert training[0]["reference"] == "0"
+    missing = composer.compose(["task=tool_calling", "scale=paper", f"data.root={filled}"])
+    with pytest.raises(UserError, match=rf"data fetch rlla_4k data\.root={filled}"):
+        verl_rows(missing, tokenizer)
+
+
 def test_a_run_without_its_data_is_told_what_to_do(composer, tmp_path, monkeypatch, tokenizer):
     monkeypatch.setenv("DARA_CACHE", str(tmp_path))
     with pytest.raises(UserError, match=r"run `python -m harness data fetch rlla_4k"):

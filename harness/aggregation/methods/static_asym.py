@@ -22,7 +22,7 @@ def static_asym(
     Degenerate: A_k is 0 where channel k is constant in the group, missing, or the group has one response. With every
         weight 1 it is gdpo.
     Parameters: weights, one per channel name; the default is the paper's control for the channels correctness and
-        length, any other channels need their own. eps and ddof of A.
+        length, any other channels need their own, as in method.weights={correctness:1,format:5}. eps and ddof of A.
     Source: arXiv 2610.00574, the static controls of its mathematics runs
     Certainty: the authors' code was read.
     """

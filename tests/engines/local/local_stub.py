@@ -128,7 +128,7 @@ def stub_config(
         task=TaskConfig(
             "maths", {"correctness": ChannelConfig(0.0, 1.0), "length": ChannelConfig(0.0, 1.0)}, "response"
         ),
-        data=DataConfig("stub", "generated", 4),
+        data=DataConfig("stub", "generated", 4, root=None),
         model=ModelConfig("stub", "pocket", None, 0),
         policy_loss=LOSSES[loss],
         training=TrainingConfig(**values),  # type: ignore[arg-type]
