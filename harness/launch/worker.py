@@ -51,7 +51,7 @@ def work(run: Run, stop: StopRequest) -> int:
             if run.status().state == "done":
                 return FINISHED
             run.begin_attempt({"engine": config.engine.name})
-            outcome, error = _attempt(config, run, stop, check)
+            outcome, error = _attempt(config, run, stop)
             run.log(f"{outcome}{': ' + error if error else ''}")
             _say(run, f"{run.run_id}: {outcome}{': ' + error if error else ''}")
             run.end_attempt(outcome, error)
@@ -73,6 +73,7 @@ def _attempt(config: RunConfig, run: Run, stop: StopRequest) -> tuple[str, str |
     attempt = len(run.manifest.read()["attempts"])
     run.log(f"attempt {attempt} begins at step {run.metrics.last_step()} of {config.training.steps}, pid {os.getpid()}")
     try:
+        check_method_file(config.method)
         with tracked(run, config):
             find_engine(config.engine.name).train(config, run, stop)
     except LockLostError:
