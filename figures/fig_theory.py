@@ -11,15 +11,14 @@ import pandas as pd
 from figures import curves, theory
 from figures.picture import Picture
 from figures.style import RC, new_figure
-from harness.analysis.results import Results
 
 SIZES = {2: "#56B4E9", 4: "#0072B2", 8: "#009E73", 16: "#CC3311"}
 SPREADS = np.geomspace(0.02, 20, 60)
 POINTS = {"linestyle": "none", "marker": "o", "markersize": 3}
 
 
-def build(results: Results) -> Picture:
-    """Needs no runs: ``results`` is not looked at."""
+def build() -> Picture:
+    """Needs no results."""
     collector = curves.Collector()
     with mpl.rc_context(RC):
         figure, axes = new_figure(3, 2, width=3.0, height=2.4)

@@ -38,6 +38,8 @@ def write(picture: Picture, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with mpl.rc_context(RC):
+        picture.figure.draw_without_rendering()
+        picture.figure.set_layout_engine("none")  # one layout for the three formats
         for suffix, metadata in (("pdf", {"CreationDate": None}), ("svg", {"Date": None}), ("png", {"Software": None})):
             path = folder / f"{picture.name}.{suffix}"
             picture.figure.savefig(path, format=suffix, dpi=160, metadata=metadata)

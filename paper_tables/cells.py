@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +13,7 @@ from harness.analysis.claims import Claims, load_claims
 from harness.analysis.intervals import mean_over_seeds
 from harness.analysis.quantities import parse, values
 from harness.analysis.results import Results
-from harness.analysis.value_verdicts import value_verdicts
+from harness.analysis.value_verdicts import PrintedValue, against_runs, printed_values
 from paper_tables.table import Cell, Row
 
 CLAIMS = Path(__file__).with_name("claims.yaml")
@@ -28,14 +29,11 @@ def model_label(name: str) -> str:
 
 
 class Cells:
-    """Builds cells of one ``results``; the published numbers and their verdicts are looked up once."""
+    """Builds cells of one ``results``; which numbers were printed is looked up once."""
 
     def __init__(self, results: Results, claims: Claims | None = None) -> None:
         self.results = results
         self.claims = claims or load_claims(CLAIMS)
-        judged = value_verdicts(results, self.claims)
-        mine = judged[judged["view"] == "paper"]
-        self._verdicts = {(row.printed_run_id, row.quantity): (row.verdict, row.reason) for row in mine.itertuples()}
 
     def published(self, run_id: str, quantity: str) -> float | None:
         """The number of a published summary or single run, None where it prints none."""
@@ -50,13 +48,22 @@ class Cells:
             rows = rows[rows["step"] == int(wanted.at)]
         return None if rows.empty else float(rows["value"].iloc[-1])
 
+    @functools.cached_property
+    def _printed(self) -> dict[tuple[str, str], PrintedValue]:
+        return {(item.run_id, item.quantity): item for item in printed_values(self.results)}
+
+    def _verdict(self, runs: pd.DataFrame, quantity: str, printed: str | None) -> tuple[str, str]:
+        """Of the runs in the cell, and no others, against its printed number."""
+        number = None if printed is None else self._printed.get((printed, quantity))
+        return ("", "") if number is None else against_runs(self.results, self.claims, number, runs)
+
     def runs(self, **wanted: object) -> pd.DataFrame:
         return our_runs(self.results, **wanted)
 
     def cell(self, runs: pd.DataFrame, quantity: str, *, printed: str | None = None, factor: float = PERCENT) -> Cell:
         """Mean over ``runs`` with its t interval, times ``factor``; ``printed``: the published summary's id."""
         stated = self.published(printed, quantity) if printed is not None else None
-        verdict, reason = self._verdicts.get((printed, quantity), ("", ""))
+        verdict, reason = self._verdict(runs, quantity, printed)
         beside = {
             "published": None if stated is None else stated * factor,
             "verdict": verdict if stated is not None else "not published",

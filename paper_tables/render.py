@@ -159,7 +159,7 @@ def _notes(table: Table) -> list[str]:
 
 
 def _escape_markdown(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return text.replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
 
 
 _LATEX = {

@@ -112,8 +112,8 @@ def shown(value: float | str | None, decimals: int) -> str:
         return ABSENT
     if isinstance(value, str):
         return value
-    text = f"{value:.{decimals}f}"
-    return text.removeprefix("-") if float(text) == 0 else text
+    text = f"{value:,.{decimals}f}"
+    return text.removeprefix("-") if not text.strip("-0.") else text
 
 
 def interval_text(cell: Cell, decimals: int) -> str:

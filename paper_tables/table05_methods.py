@@ -6,8 +6,8 @@ from harness.aggregation import get_method, method_names
 from paper_tables.table import Column, Row, Table, texts
 
 
-def build(results: object) -> Table:
-    """``results`` is not used: the table is made from ``harness/aggregation``."""
+def build() -> Table:
+    """Needs no results: the table is made from ``harness/aggregation``."""
     rows = []
     for name in method_names():
         method = get_method(name)

@@ -7,8 +7,8 @@ from paper_tables.settings import settings_table
 from paper_tables.table import Table
 
 
-def build(results: object) -> Table:
-    """``results`` is not used: the table is made from conf/."""
+def build() -> Table:
+    """Needs no results: the table is made from conf/."""
     with composing() as composer:
         runs = {
             "paper, two rewards": composer.compose(["scale=paper", "task=tool_calling"]),

@@ -8,8 +8,8 @@ from paper_tables.settings import settings_table
 from paper_tables.table import Table
 
 
-def build(results: object) -> Table:
-    """``results`` is not used: the table is made from conf/study/group_size.yaml."""
+def build() -> Table:
+    """Needs no results: the table is made from conf/study/group_size.yaml."""
     with composing() as composer:
         by_size = {run.group_size: run for run in study_runs("group_size", composer)}
     return settings_table(

@@ -25,7 +25,7 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special
 
 from harness.analysis import effects
 from harness.analysis.claims import Claim
@@ -255,7 +255,7 @@ def _near(item: Sample, stated: float, tolerance: float, alpha: float) -> str:
     """Two one-sided t tests; runs that never reached leave it open."""
     if item.n < 3 or len(item.censored) or item.values.std(ddof=1) == 0:
         return "insufficient"
-    half = float(stats.t.ppf(1 - alpha, item.n - 1)) * item.values.std(ddof=1) / math.sqrt(item.n)
+    half = float(special.stdtrit(item.n - 1, 1 - alpha)) * item.values.std(ddof=1) / math.sqrt(item.n)
     low, high = item.values.mean() - half - stated, item.values.mean() + half - stated
     if -tolerance <= low and high <= tolerance:
         return "holds"
@@ -310,7 +310,7 @@ def _welch_of_drops(a: Sample, b: Sample, c: Sample, d: Sample) -> float:
     if total == 0:
         return math.nan
     df = total**2 / sum(part**2 / count for part, count in parts)
-    return float(stats.t.sf(gap / math.sqrt(total), df))
+    return float(special.stdtr(df, -gap / math.sqrt(total)))
 
 
 def _missing(samples: Mapping[str, Sample]) -> Outcome | None:

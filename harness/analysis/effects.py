@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 import numpy as np
-from scipy import optimize, special, stats
+from scipy import special
 
 from harness.analysis.intervals import LEVEL, Interval
 
@@ -26,7 +26,7 @@ def difference_of_means(first: np.ndarray, second: np.ndarray, *, level: float =
     if error == 0:
         return Interval(difference, math.nan, math.nan, n, level, "none", "no spread on either side")
     df = sum(parts) ** 2 / (parts[0] ** 2 / (len(first) - 1) + parts[1] ** 2 / (len(second) - 1))
-    half = float(stats.t.ppf((1 + level) / 2, df)) * error
+    half = float(special.stdtrit(df, (1 + level) / 2)) * error
     return Interval(difference, difference - half, difference + half, n, level, f"Welch t, {df:.1f} df")
 
 
@@ -39,7 +39,7 @@ def paired_difference(differences: np.ndarray, *, level: float = LEVEL) -> Inter
     error = float(d.std(ddof=1)) / math.sqrt(len(d))
     if error == 0:
         return Interval(mean, math.nan, math.nan, len(d), level, "none", "all differences are equal")
-    half = float(stats.t.ppf((1 + level) / 2, len(d) - 1)) * error
+    half = float(special.stdtrit(len(d) - 1, (1 + level) / 2)) * error
     return Interval(mean, mean - half, mean + half, len(d), level, f"paired t, {len(d) - 1} df")
 
 
@@ -77,6 +77,7 @@ def _from_noncentral(d: float, scale: float, df: int, n: int, level: float, meth
 
 def _noncentrality(t: float, df: int, tail: float) -> float:
     """Noncentrality at which ``t`` is the ``tail`` quantile; NaN when it lies beyond what can be computed."""
+    from scipy import optimize, stats
 
     def gap(delta: float) -> float:
         return float(stats.nct.cdf(t, df, delta)) - tail
@@ -113,9 +114,11 @@ def seeds_needed(effect: float, *, paired: bool, power: float = POWER, alpha: fl
 
 
 def _power(effect: float, n: int, paired: bool, alpha: float) -> float:
+    from scipy import stats
+
     df = n - 1 if paired else 2 * n - 2
     delta = effect * math.sqrt(n if paired else n / 2)
-    critical = float(stats.t.ppf(1 - alpha / 2, df))
+    critical = float(special.stdtrit(df, 1 - alpha / 2))
     if delta > 30:  # the far tail of the noncentral t is not computable, nor needed
         return 1.0
     return float(stats.nct.sf(critical, df, delta) + stats.nct.cdf(-critical, df, delta))

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from scipy import special, stats
+from scipy import special
 
 from harness.analysis.seeding import generator_for
 
@@ -68,7 +68,7 @@ def mean_over_seeds(values: np.ndarray | list[float], *, level: float = LEVEL) -
     mean = float(values.mean())
     if n < 3:
         return _points_only(mean, n, level, f"n = {n}: points only")
-    half = float(stats.t.ppf((1 + level) / 2, n - 1)) * float(values.std(ddof=1)) / math.sqrt(n)
+    half = float(special.stdtrit(n - 1, (1 + level) / 2)) * float(values.std(ddof=1)) / math.sqrt(n)
     note = "all values are equal" if half == 0 else ""
     return Interval(mean, mean - half, mean + half, n, level, f"Student t, {n - 1} df", note)
 

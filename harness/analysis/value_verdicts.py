@@ -36,7 +36,7 @@ COLUMNS: Final = [
 
 
 @dataclass(frozen=True)
-class _Printed:
+class PrintedValue:
     run_id: str
     study: str
     task: str
@@ -53,11 +53,11 @@ class _Printed:
 
 def value_verdicts(results: Results, claims: Claims) -> pd.DataFrame:
     """One row for each printed evaluation and view: published (all runs), published, selected, paper (ours)."""
-    rows = [row for printed in _printed(results) for row in _judge(results, claims, printed)]
+    rows = [row for printed in printed_values(results) for row in _judge(results, claims, printed)]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _printed(results: Results) -> Iterator[_Printed]:
+def printed_values(results: Results) -> Iterator[PrintedValue]:
     """Printed means, and the maths results that are single runs, all at a known step."""
     index = results.index[results.index["source"] == "published"]
     stated = (index["kind"] == "mean") & index["origin"].fillna("").str.startswith(_SUMMARIES)
@@ -67,14 +67,25 @@ def _printed(results: Results) -> Iterator[_Printed]:
     for row in records(chosen[chosen["step"].notna()]):
         size = None if pd.isna(row.group_size) else int(row.group_size)
         quantity = f"{row.benchmark}:{row.metric}@{row.step}"
-        yield _Printed(row.run_id, row.study, row.task, row.model, row.method, size, quantity, float(row.value))
+        yield PrintedValue(row.run_id, row.study, row.task, row.model, row.method, size, quantity, float(row.value))
 
 
-def _judge(results: Results, claims: Claims, printed: _Printed) -> Iterator[dict[str, object]]:
+def against_runs(results: Results, claims: Claims, printed: PrintedValue, runs: pd.DataFrame) -> tuple[str, str]:
+    """(verdict, reason) of some of our runs, all of one setting, against one printed number."""
+    row = _against_ours(results, claims, printed, runs, _record(results, printed))
+    return str(row["verdict"]), str(row["reason"])
+
+
+def _record(results: Results, printed: PrintedValue) -> pd.DataFrame:
+    """The published runs that a printed number sums up."""
     runs = results.index[(results.index["source"] == "published") & (results.index["kind"] == "run")]
     studies = [printed.study] if "@100" in printed.quantity else [printed.study, "tool_calling_reruns"]
     theirs = matching(runs, {**printed.where(), "study": studies})
-    theirs = theirs[theirs["run_id"] != printed.run_id]
+    return theirs[theirs["run_id"] != printed.run_id]
+
+
+def _judge(results: Results, claims: Claims, printed: PrintedValue) -> Iterator[dict[str, object]]:
+    theirs = _record(results, printed)
     left_out = theirs["published_exclusion"].notna()
     yield _against_record(results, printed, theirs, "published")
     if left_out.any():
@@ -86,7 +97,7 @@ def _judge(results: Results, claims: Claims, printed: _Printed) -> Iterator[dict
         yield _against_ours(results, claims, printed, part, theirs)
 
 
-def _against_record(results: Results, printed: _Printed, runs: pd.DataFrame, view: str) -> dict[str, object]:
+def _against_record(results: Results, printed: PrintedValue, runs: pd.DataFrame, view: str) -> dict[str, object]:
     numbers, names = _values(results, runs, printed.quantity)
     if len(numbers) == 0:
         return _row(printed, view, math.nan, None, 0, "not published", "no per-run record", "none", ())
@@ -111,7 +122,7 @@ def _against_record(results: Results, printed: _Printed, runs: pd.DataFrame, vie
 
 
 def _against_ours(
-    results: Results, claims: Claims, printed: _Printed, runs: pd.DataFrame, theirs: pd.DataFrame
+    results: Results, claims: Claims, printed: PrintedValue, runs: pd.DataFrame, theirs: pd.DataFrame
 ) -> dict[str, object]:
     numbers, names = _values(results, runs, printed.quantity)
     tolerance = claims.tolerance(printed.quantity)
@@ -159,7 +170,7 @@ def _values(results: Results, runs: pd.DataFrame, quantity: str) -> tuple[np.nda
 
 
 def _row(
-    printed: _Printed,
+    printed: PrintedValue,
     view: str,
     value: float,
     interval: Interval | None,

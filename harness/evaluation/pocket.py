@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from harness.config import RunConfig
 from harness.errors import UserError
-from harness.evaluation.backends.policy import PolicyBackend
 from harness.evaluation.benchmarks import POCKET
 from harness.evaluation.outputs import Content
 from harness.evaluation.sampling import Request, Sampling, seed_of
 from harness.pocket.task import PocketTask, Prompt
 from harness.rewards.batch import score_batch
 from harness.store import Run
+
+if TYPE_CHECKING:
+    from harness.evaluation.backends.policy import PolicyBackend
 
 BENCHMARK = POCKET
 PROMPTS = "pocket: the query as the user turn"
@@ -48,6 +50,7 @@ def backend(task: PocketTask, run: Run, step: int, block: int) -> PolicyBackend:
     import torch
 
     from harness.engines.local.policy import load_policy
+    from harness.evaluation.backends.policy import PolicyBackend
 
     exported = run.checkpoints / "exports" / str(step)
     final = run.checkpoints / "huggingface"

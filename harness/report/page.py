@@ -103,8 +103,8 @@ def _number(value: Any, decimals: int) -> str:
         return DASH
     if isinstance(value, str):
         return value
-    text = f"{value:.{decimals}f}"
-    return text.removeprefix("-") if float(text) == 0 else text
+    text = f"{value:,.{decimals}f}"
+    return text.removeprefix("-") if not text.strip("-0.") else text
 
 
 def _interval(cell: dict[str, Any], decimals: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
@@ -40,11 +41,23 @@ def main(args: argparse.Namespace) -> int:
 
 
 def parameters(preset: str) -> dict[str, object]:
-    """The flat parameters of dvc.yaml: the study, and the names of all tables and figures."""
-    from figures.__main__ import names as figure_names
-    from paper_tables.__main__ import names as table_names
+    """The parameters of dvc.yaml: the study, and the names of all tables and figures, by what they are made from."""
+    from figures import __main__ as figures
+    from paper_tables import __main__ as tables
 
-    return {"preset": preset, "study": PRESETS[preset], "tables": table_names(), "figures": figure_names()}
+    return {
+        "preset": preset,
+        "study": PRESETS[preset],
+        "tables": _by_origin(tables.names(), tables.needs_results),
+        "figures": _by_origin(figures.names(), figures.needs_results),
+    }
+
+
+def _by_origin(names: list[str], needs_results: Callable[[str], bool]) -> dict[str, list[str]]:
+    return {
+        "results": [name for name in names if needs_results(name)],
+        "code": [name for name in names if not needs_results(name)],
+    }
 
 
 def _stamp(path: Path, root: Path) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import importlib
+import dataclasses
 import io
 import json
 import shutil
@@ -14,7 +14,7 @@ import pytest
 
 from harness.analysis.collect import REFERENCE, collect
 from paper_tables import render
-from paper_tables.__main__ import names
+from paper_tables.__main__ import main, module, names, needs_results
 from paper_tables.cells import with_best
 from paper_tables.table import Cell, Column, Row, Table
 
@@ -26,7 +26,7 @@ def published(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tables(published):
-    return {name: importlib.import_module(f"paper_tables.{name}").build(published) for name in names()}
+    return {name: module(name).build(*[published] * needs_results(name)) for name in names()}
 
 
 def cell(table: Table, section: str, label: str, column: str) -> Cell:
@@ -74,6 +74,48 @@ def test_configuration_tables_show_the_papers_numbers(tables):
     assert [rows["prompts a step"][f"c{number}"].value for number in range(4)] == ["512", "256", "128", "64"]
     rows = {row.label: row.cells for row in tables["table09_maths"].rows}
     assert rows["clip range"]["c0"].value == "0.2 / 0.28"
+
+
+def test_table_10_shows_the_papers_protocol(tables):
+    table = tables["table10_benchmarks"]
+    rows = {(row.section, row.label): row.cells for row in table.rows}
+    maths = [cells for (section, label), cells in rows.items() if section == "maths" and label != "all five"]
+    assert [cells["questions"].value for cells in maths] == [500, 30, 83, 272, 674]
+    assert [cells["source"].value for cells in maths] == [
+        "HuggingFaceH4/MATH-500",
+        "HuggingFaceH4/aime_2024",
+        "AI-MO/aimo-validation-amc",
+        "math-ai/minervamath",
+        "Hothan/OlympiadBench",
+    ]
+    assert "OE_TO_maths_en_COMP" in maths[-1]["part"].value
+    total = rows["maths", "all five"]
+    assert (total["questions"].value, total["samples"].value, total["outputs"].value) == (1559, 16, 24944)
+    assert (total["decoding"].value, total["tokens"].value, total["seed"].value) == ("0.6 / 0.95", 32768, 0)
+    bfcl = [rows["BFCL-v4", label] for label in ("Non-Live", "Live", "Multi-Turn", "all")]
+    assert [cells["questions"].value for cells in bfcl] == [1150, 1351, 800, 3301]
+    assert {cells["samples"].value for cells in bfcl} == {1}
+    assert {(cells["decoding"].value, cells["tokens"].value, cells["context"].value) for cells in bfcl} == {
+        ("0.6 / 0.95", 8192, 32768)
+    }
+    assert "simple_python 400, simple_java 100, simple_javascript 50" in " ".join(table.notes)
+
+
+def test_table_10_follows_the_evaluation(monkeypatch):
+    from harness.evaluation import maths
+
+    monkeypatch.setattr(maths, "SAMPLING", dataclasses.replace(maths.SAMPLING, samples=3, temperature=0.25))
+    row = cell(module("table10_benchmarks").build(), "maths", "all five", "outputs")
+    assert row.value == 3 * 1559
+    decoding = cell(module("table10_benchmarks").build(), "maths", "AIME 2024", "decoding")
+    assert decoding.value == "0.25 / 0.95"
+
+
+def test_tables_of_code_need_no_results(tmp_path, capsys):
+    assert main(["table05_methods", "--results", str(tmp_path / "results")]) == 0
+    assert (tmp_path / "results" / "tables" / "table05_methods.md").exists()
+    assert main(["table01_bfcl", "--results", str(tmp_path / "results")]) == 2
+    assert "collect" in capsys.readouterr().err
 
 
 def test_every_table_has_four_renderings_that_do_not_depend_on_when(tables, tmp_path):

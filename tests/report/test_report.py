@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import shutil
 import subprocess
@@ -11,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from figures.picture import write as write_figure
+from figures.__main__ import main as figures
 from harness.analysis import analyse_command
 from harness.analysis.collect import REFERENCE, collect, write
 from harness.errors import UserError
 from harness.report.page import render
-from paper_tables.render import write as write_table
+from paper_tables.__main__ import main as tables
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 QUIET = [
@@ -38,9 +37,9 @@ def results(tmp_path_factory) -> Path:
     collected = collect(folder / "no-runs", REFERENCE)
     write(collected, folder)
     for name in ("table01_bfcl", "table08_group_size"):
-        write_table(importlib.import_module(f"paper_tables.{name}").build(collected), folder / "tables")
+        tables([name, "--results", str(folder)])
     for name in ("fig01_format_density", "fig_weights"):
-        write_figure(importlib.import_module(f"figures.{name}").build(collected), folder / "figures")
+        figures([name, "--results", str(folder)])
     (folder / "plan.json").write_text(
         json.dumps(
             {"pocket": {"scale": "pocket", "runs": ["one", "two"]}, "big": {"scale": "paper", "runs": ["three"]}}
