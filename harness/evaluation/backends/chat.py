@@ -9,26 +9,25 @@ from typing import Any
 from harness.errors import UserError
 from harness.evaluation.sampling import Message, Sampling, template_hash
 
+_PROBE = "What is 12 + 30? Find the weather in Paris."
+
 
 class Chat:
     """Messages to tokens and tokens to text. UserError for a model without a chat template."""
 
     def __init__(self, path: str, gguf: str | None = None) -> None:
-        from transformers import AutoTokenizer
-
-        options = {} if gguf is None else {"gguf_file": gguf}
         try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(path, **options)
+            self.tokenizer: Any = _tokenizer(path, gguf)
         except Exception as error:
-            raise UserError(
-                f"model={path}: its tokenizer can't be loaded ({one_line(error)}); give another model="
-            ) from error
+            remedy = "give another model=" if gguf is None else "install gguf and accelerate"
+            raise UserError(f"model={path}: its tokenizer can't be loaded ({one_line(error)}); {remedy}") from error
         template = self.tokenizer.chat_template
         if template is None:
             raise UserError(
                 f"model={path} has no chat template: take its instruction-tuned version, or put a chat_template.jinja "
                 "into its folder"
             )
+        _faithful(path, self.tokenizer)
         self.template_sha256 = template_hash(template if isinstance(template, str) else repr(template))
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
@@ -38,6 +37,40 @@ class Chat:
     def decode(self, tokens: Sequence[int]) -> str:
         """All text of the tokens: tags that some tokenizers call special are part of an answer."""
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+
+def _tokenizer(path: str, gguf: str | None) -> Any:
+    """``tokenizer.json`` as it is where the model's folder asks for that; else what transformers chooses.
+
+    AutoTokenizer takes a tokenizer of its own for some kinds of models (``qwen2``, transformers 5) whatever
+    ``tokenizer_config.json`` says, and with the words of another one it finds hardly a token.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+    if gguf is not None:
+        return AutoTokenizer.from_pretrained(path, gguf_file=gguf)
+    if get_tokenizer_config(path).get("tokenizer_class") in ("PreTrainedTokenizerFast", "TokenizersBackend"):
+        return PreTrainedTokenizerFast.from_pretrained(path)
+    return AutoTokenizer.from_pretrained(path)
+
+
+def _faithful(path: str, tokenizer: Any) -> None:
+    """UserError when a text comes back from the loaded tokenizer other than from the folder's ``tokenizer.json``."""
+    file = Path(path) / "tokenizer.json"
+    if not file.is_file():
+        return
+    from tokenizers import Tokenizer
+
+    text = tokenizer.apply_chat_template([{"role": "user", "content": _PROBE}], tokenize=False)
+    file_tokenizer = Tokenizer.from_file(str(file))
+    known = file_tokenizer.decode(file_tokenizer.encode(text, add_special_tokens=False).ids, skip_special_tokens=False)
+    found = tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"], skip_special_tokens=False)
+    if "".join(found.split()) != "".join(known.split()):
+        raise UserError(
+            f"model={path}: transformers reads its tokenizer as {type(tokenizer).__name__}, which loses words that "
+            f"{file.name} knows; set tokenizer_class to PreTrainedTokenizerFast in its tokenizer_config.json"
+        )
 
 
 def room(sampling: Sampling, prompt_tokens: int, model_context: int | None) -> int:

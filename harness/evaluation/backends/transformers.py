@@ -1,7 +1,8 @@
 """Generation by ``transformers`` on the CPU or one GPU: slow, exact, available wherever the harness is.
 
 Every output has its own random numbers, so that neither the batch nor an interruption decides what is drawn. Batches
-are cut from the whole list of requests; the same machine computes the same outputs again.
+are cut from the whole list of requests; the same machine computes the same outputs again. Within a batch the prompts
+are padded on the left and the keys and values are kept; a row that has ended leaves the batch.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from harness.evaluation.sampling import Generation, Request, Sampling
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _DRAWS = 256
+_CANDIDATES = 512
+"""Likeliest tokens that are sorted first; a nucleus that does not fit makes the draw sort the whole vocabulary."""
 
 
 class TransformersBackend:
@@ -41,7 +44,8 @@ class TransformersBackend:
         try:
             loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(place, **options)
         except Exception as error:
-            raise UserError(f"model={path} can't be loaded ({one_line(error)}); give another model=") from error
+            remedy = "give another model=" if gguf is None else "install gguf and accelerate"
+            raise UserError(f"model={path} can't be loaded ({one_line(error)}); {remedy}") from error
         self.model: Any = loaded.to(device).eval()
         self.context: int | None = getattr(self.model.config, "max_position_embeddings", None)
         self.ends = _end_tokens(self.model, self.chat.tokenizer)
@@ -90,8 +94,8 @@ class TransformersBackend:
         draws = [_uniform(seed) for seed in seeds]
         outputs: list[list[int]] = [[] for _ in rows]
         alive = list(range(count))
-        cache = None
-        while alive:
+        cache: Any = None
+        while True:
             result = self.model(
                 input_ids=ids,
                 attention_mask=mask,
@@ -101,17 +105,22 @@ class TransformersBackend:
                 logits_to_keep=1,
             )
             cache = result.past_key_values
-            uniform = torch.tensor([next(draws[index]) for index in range(count)], dtype=torch.float64)
+            uniform = torch.tensor([next(draws[index]) for index in alive], dtype=torch.float64)
             tokens = draw(result.logits[:, -1].float().cpu(), uniform, sampling.temperature, sampling.top_p)
-            for index in list(alive):
-                token = int(tokens[index])
+            kept = []
+            for place, (index, token) in enumerate(zip(alive, tokens.tolist(), strict=True)):
                 outputs[index].append(token)
-                if token in self.ends or len(outputs[index]) >= limits[index]:
-                    alive.remove(index)
-            ids = tokens[:, None].to(self.device)
-            mask = torch.cat([mask, torch.ones(count, 1, dtype=torch.long, device=mask.device)], dim=1)
-            positions = positions[:, -1:] + 1
-        return outputs
+                if token not in self.ends and len(outputs[index]) < limits[index]:
+                    kept.append(place)
+            if not kept:
+                return outputs
+            ids, positions = tokens[:, None].to(self.device), positions[:, -1:] + 1
+            if len(kept) < len(alive):
+                chosen = torch.tensor(kept, device=self.device)
+                ids, positions, mask = ids[chosen], positions[chosen], mask[chosen]
+                cache.reorder_cache(chosen)
+                alive = [alive[place] for place in kept]
+            mask = torch.cat([mask, mask.new_ones(len(alive), 1)], dim=1)
 
 
 def _uniform(seed: int) -> Any:
@@ -126,13 +135,26 @@ def draw(logits: Tensor, uniform: Tensor, temperature: float, top_p: float) -> T
     if temperature == 0.0:
         return logits.argmax(-1)
     probabilities = torch.softmax(logits.double() / temperature, -1)
-    ordered, order = probabilities.sort(dim=-1, descending=True, stable=True)
+    ordered, order = _likeliest(probabilities, top_p)
     cumulative = ordered.cumsum(-1)
     kept = ordered.masked_fill(cumulative - ordered >= top_p, 0.0).cumsum(-1)
     total = kept[:, -1:]
     threshold = torch.minimum(uniform[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
     place = torch.searchsorted(kept, threshold, right=True)
     return order.gather(1, place)[:, 0]
+
+
+def _likeliest(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
+    """(probabilities, tokens), the likeliest first and equal ones by token: all of them, or as many as surely hold the
+    nucleus of every row."""
+    count = min(_CANDIDATES, probabilities.shape[1])
+    tokens = probabilities.topk(count, dim=-1).indices.sort(dim=-1).values
+    ordered, order = probabilities.gather(1, tokens).sort(dim=-1, descending=True, stable=True)
+    # Tokens as likely as the last candidate may have been left out: the nucleus must end before that one.
+    sure = torch.where(ordered > ordered[:, -1:], ordered, 0.0).sum(-1)
+    if count < probabilities.shape[1] and bool((sure < top_p).any()):
+        return tuple(probabilities.sort(dim=-1, descending=True, stable=True))  # type: ignore[return-value]
+    return ordered, tokens.gather(1, order)
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
