@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,19 @@ def _faithful(path: str, tokenizer: Any) -> None:
             f"model={path}: transformers reads its tokenizer as {type(tokenizer).__name__}, which loses words that "
             f"{file.name} knows; set tokenizer_class to PreTrainedTokenizerFast in its tokenizer_config.json"
         )
+
+
+def end_tokens(path: str | None, tokenizer: Any, configured: Any = None) -> frozenset[int]:
+    """What ends an output: the tokenizer's end token and those of the model's generation configuration (given, or
+    read from ``path``)."""
+    if configured is None and path is not None:
+        from transformers import GenerationConfig
+
+        with contextlib.suppress(OSError):  # a model need not have one
+            configured = GenerationConfig.from_pretrained(path)
+    found = getattr(configured, "eos_token_id", None)
+    tokens = [*(found if isinstance(found, list) else [found]), tokenizer.eos_token_id]
+    return frozenset(int(token) for token in tokens if token is not None)
 
 
 def room(sampling: Sampling, prompt_tokens: int, model_context: int | None) -> int:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from harness.errors import UserError, nearest
-from harness.evaluation.backends.chat import Chat, located, one_line, room
+from harness.evaluation.backends.chat import Chat, end_tokens, located, one_line, room
 from harness.evaluation.sampling import Generation, Request, Sampling
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -48,7 +48,7 @@ class TransformersBackend:
             raise UserError(f"model={path} can't be loaded ({one_line(error)}); {remedy}") from error
         self.model: Any = loaded.to(device).eval()
         self.context: int | None = getattr(self.model.config, "max_position_embeddings", None)
-        self.ends = _end_tokens(self.model, self.chat.tokenizer)
+        self.ends = end_tokens(None, self.chat.tokenizer, self.model.generation_config)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -155,9 +155,3 @@ def _likeliest(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
     if count < probabilities.shape[1] and bool((sure < top_p).any()):
         return tuple(probabilities.sort(dim=-1, descending=True, stable=True))  # type: ignore[return-value]
     return ordered, tokens.gather(1, order)
-
-
-def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
-    configured = getattr(model.generation_config, "eos_token_id", None)
-    found = configured if isinstance(configured, list) else [configured]
-    return frozenset(int(token) for token in [*found, tokenizer.eos_token_id] if token is not None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.errors import UserError
-from harness.evaluation.backends.chat import Chat, one_line, room
+from harness.evaluation.backends.chat import Chat, end_tokens, one_line, room
 from harness.evaluation.sampling import Generation, Request, Sampling
 
 
@@ -38,6 +38,8 @@ class VllmBackend:
             )
         except Exception as error:
             raise UserError(f"backend=vllm: model={path} can't be loaded ({one_line(error)})") from error
+        self.context = int(self.engine.llm_engine.model_config.max_model_len)
+        self.ends = end_tokens(path, self.chat.tokenizer)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -52,7 +54,7 @@ class VllmBackend:
         prompts, parameters, fitting = [], [], []
         for request in requests:
             tokens = self.chat.encode(request.messages)
-            left = room(sampling, len(tokens), None)
+            left = room(sampling, len(tokens), self.context)
             if left < 1:
                 emit(Generation(request.key, "", 0, len(tokens), "overflow"))
                 continue
@@ -65,12 +67,14 @@ class VllmBackend:
                     top_k=-1,
                     seed=request.seed,
                     max_tokens=left,
-                    skip_special_tokens=False,
+                    stop_token_ids=sorted(self.ends),
+                    detokenize=False,
                 )
             )
         results = self.engine.generate(prompts, parameters, use_tqdm=False) if prompts else []
         for request, result in zip(fitting, results, strict=True):
-            output = result.outputs[0]
-            finish = "stop" if output.finish_reason == "stop" else "length"
+            tokens = list(result.outputs[0].token_ids)
+            ended = bool(tokens) and tokens[-1] in self.ends
+            text = self.chat.decode(tokens[:-1] if ended else tokens)
             count = len(result.prompt_token_ids)
-            emit(Generation(request.key, output.text, len(output.token_ids), count, finish))
+            emit(Generation(request.key, text, len(tokens), count, "stop" if ended else "length"))
