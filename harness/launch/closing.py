@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.config import RunConfig
+from harness.engines.reward_kl import sees_reward_kl
 from harness.errors import UserError
 from harness.launch.labels import labels
 from harness.store import Run, RunStore
@@ -79,6 +80,7 @@ def print_closing(configs: Sequence[RunConfig], store: RunStore, console: Consol
     for config in configs:
         by_channels.setdefault(tuple(config.task.channels), []).append(config)
     folders: list[str] = []
+    held_back: set[str] = set()
     for members in by_channels.values():
         found = [(config, run) for config in members if (run := store.find(config)) is not None]
         if not found:
@@ -92,7 +94,14 @@ def print_closing(configs: Sequence[RunConfig], store: RunStore, console: Consol
             console.print()
             _print_methods(groups, console)
         folders += [str(run.path) for _, run in found]
+        held_back |= _held_back(lines)
     console.print()
+    if held_back:
+        console.print(
+            f"{', '.join(sorted(held_back))}: no format here because of the KL term in the reward (docs/pocket.md); "
+            "training.reward_kl_methods=none runs without it.",
+            soft_wrap=True,
+        )
     for folder in folders:
         console.print(folder, soft_wrap=True, markup=False)
     if len({config.seed for config in configs}) == 1:
@@ -100,6 +109,17 @@ def print_closing(configs: Sequence[RunConfig], store: RunStore, console: Consol
             f"One seed (seed {configs[0].seed}) proves nothing: runs differ between seeds; seed=0,1,2,3,4 runs five.",
             soft_wrap=True,
         )
+
+
+def _held_back(lines: Sequence[_Line]) -> set[str]:
+    """Methods of finished pocket runs that had the KL term in their reward and never learnt the format, where another
+    method learnt it in at most half of the steps."""
+    pocket = [line for line in lines if line.config.scale == "pocket" and watched_channel(line.config) == "format"]
+    without = [line for line in pocket if not sees_reward_kl(line.config)]
+    if not any(2 * (line.reached.crossing or math.inf) <= line.config.training.steps for line in without):
+        return set()
+    missed = [line for line in pocket if line.complete and line.reached.crossing is None]
+    return {line.config.method.name for line in missed if sees_reward_kl(line.config)}
 
 
 def _print_runs(lines: Sequence[_Line], console: Console) -> None:

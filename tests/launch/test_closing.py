@@ -81,6 +81,19 @@ def test_several_seeds_are_summed_up_and_unfinished_ones_are_counted_out(store: 
     assert str(store.root / store.runs()[2].run_id) in text
 
 
+def test_what_holds_grpo_back_is_named(store: RunStore) -> None:
+    configs = [small_config(method="grpo"), small_config(method="gdpo"), small_config(method="dr_grpo")]
+    finish(store, configs[0], [0.0] * 5)
+    finish(store, configs[1], [0.0, 0.8, 0.9, 0.9, 0.9])
+    finish(store, configs[2], [0.0, 0.0, 0.0, 0.9, 0.9])
+    hint = "grpo: no format here because of the KL term in the reward"
+    text = closing(store, configs)
+    assert f"\n{hint}" in text
+    assert "training.reward_kl_methods=none" in text
+    assert hint not in closing(store, configs[:1])
+    assert hint not in closing(store, configs[1:])
+
+
 def test_a_damaged_metrics_log_warns_and_the_rest_is_shown(store: RunStore) -> None:
     config = small_config()
     finish(store, config, [0.1, 0.2, 0.9, 0.9, 0.9])

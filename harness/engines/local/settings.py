@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from harness.config import RunConfig
+from harness.engines.reward_kl import sees_reward_kl as sees_reward_kl
 from harness.errors import UserError, nearest
 
 RATIOS = ("token", "sequence")
@@ -17,11 +18,6 @@ REDUCTIONS = ("token_mean", "sequence_mean", "constant_length")
 LOSS_KL_TYPES = ("none", "mse", "k3")
 FILTERS = ("none", "sum", "any_channel")
 REWARD_KL_METHODS = ("none", "summed")
-
-SUMMED_REWARD_METHODS = ("grpo", "dr_grpo")
-"""The methods that read one reward a response: the sum, after the KL penalty if there is one (arXiv 2610.00574 runs
-them so). All others read the raw channels and never see KL; that includes saw_grpo and mo_grpo, which weight the
-channels first."""
 
 STREAMS = ("rollout", "evaluation")
 
@@ -84,16 +80,6 @@ def check(config: RunConfig) -> None:
             raise UserError(
                 f"training.filter={training.filter} needs training.max_generation_batches, the most batches of a step"
             )
-
-
-def sees_reward_kl(config: RunConfig) -> bool:
-    """Whether this run's method gets the KL penalty in its reward."""
-    training = config.training
-    return (
-        training.reward_kl_coefficient != 0.0
-        and training.reward_kl_methods == "summed"
-        and config.method.name in SUMMED_REWARD_METHODS
-    )
 
 
 def stream(seed: int, step: int, purpose: str) -> torch.Generator:

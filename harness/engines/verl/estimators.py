@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 
 from harness import aggregation
 from harness.aggregation.parameters import step_parameters
+from harness.engines.reward_kl import SUMMED_REWARD_METHODS as SUMMED_REWARD_METHODS
 
 RESERVED = ("grpo", "gdpo")
 """Names that verl itself gives an estimator; ours carry a prefix there."""
 
 PREFIX = "harness_"
-
-SUMMED_REWARD_METHODS = ("grpo", "dr_grpo")
-"""Methods that read one reward a response, the sum, and with it the KL penalty of the rewards if there is one."""
 
 
 def estimator_name(method: str) -> str:
