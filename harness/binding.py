@@ -56,6 +56,11 @@ def _value(hint: Any, value: Any, where: str) -> Any:
             raise UserError(f"{where} must be a mapping, not {value!r}")
         item = typing.get_args(hint)[1]
         return {str(key): _value(item, entry, f"{where}.{key}") for key, entry in value.items()}
+    if origin is list:
+        if not isinstance(value, list):
+            raise UserError(f"{where}={value} must be a list, e.g. {where}=[{value}]")
+        item = typing.get_args(hint)[0]
+        return [_value(item, entry, f"{where}[{index}]") for index, entry in enumerate(value)]
     return _scalar(hint, value, where)
 
 

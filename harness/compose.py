@@ -17,10 +17,11 @@ from harness import aggregation
 from harness.binding import bind
 from harness.config import MethodConfig, RunConfig
 from harness.errors import UserError, nearest
+from harness.evaluation.asked import check_evaluation, complete_evaluation
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 
-LAUNCH_KEYS = ("dry_run", "retry", "wandb", "matrices", "hydra")
+LAUNCH_KEYS = ("dry_run", "retry", "wandb", "evaluate_at", "matrices", "hydra")
 """Keys of the root of ``conf/`` that say what to do with the matrix; they are no part of a run."""
 
 _SCALARS = {"seed": int, "group_size": int}
@@ -46,6 +47,7 @@ def run_config_from_mapping(mapping: Mapping[str, Any]) -> RunConfig:
         "file_sha256": method.get("file_sha256"),
         "parameters": {key: value for key, value in method.items() if key not in _METHOD_KEYS},
     }
+    content["evaluation"] = complete_evaluation(content.get("evaluation"))
     config = bind(RunConfig, content, "")
     _check(config)
     return config
@@ -61,6 +63,7 @@ def run_config_to_mapping(config: RunConfig) -> dict[str, Any]:
 
 
 def _check(config: RunConfig) -> None:
+    check_evaluation(config)
     training = config.training
     if config.group_size < 1:
         raise UserError(f"group_size={config.group_size} must be at least 1")

@@ -124,6 +124,16 @@ class EngineConfig:
 
 
 @dataclass(frozen=True)
+class EvaluationConfig:
+    """``benchmarks`` on the checkpoints of the steps ``at`` (0: the model before training), which are kept for it.
+    ``options``: further settings of ``python -m harness evaluate``, such as backend and device."""
+
+    benchmarks: list[str]
+    at: list[int]
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class WandbConfig:
     mode: str
     project: str
@@ -154,6 +164,7 @@ class RunConfig:
     policy_loss: PolicyLossConfig
     training: TrainingConfig
     engine: EngineConfig
+    evaluation: EvaluationConfig = _outside_identity()
     scale: str = _outside_identity()
     study: str | None = _outside_identity()
     output: OutputConfig = _outside_identity()

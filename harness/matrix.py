@@ -7,6 +7,7 @@ and adds to it (``training.steps=20``): a key given there replaces the study's l
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,14 +40,26 @@ def expand(arguments: Sequence[str], loader: Any) -> list[list[str]]:
 
 
 def unique_runs(rows: Iterable[Sequence[str]], composer: Composer) -> tuple[list[RunConfig], int]:
-    """Compose each row; returns the distinct runs in order, and how many combinations fell together."""
+    """Compose each row; returns the distinct runs in order, and how many combinations fell together (their evaluations
+    are joined)."""
     runs: dict[str, RunConfig] = {}
     count = 0
     for row in rows:
         count += 1
         config = composer.compose(row)
-        runs.setdefault(run_id(config), config)
+        name = run_id(config)
+        runs[name] = _both_evaluations(runs[name], config) if name in runs else config
     return list(runs.values()), count - len(runs)
+
+
+def _both_evaluations(first: RunConfig, second: RunConfig) -> RunConfig:
+    """One run that two studies ask for: the first one's, evaluated at the steps of both if on the same benchmarks."""
+    one, other = first.evaluation, second.evaluation
+    if not one.at:
+        return dataclasses.replace(first, evaluation=other)
+    if (one.benchmarks, one.options) != (other.benchmarks, other.options):
+        return first
+    return dataclasses.replace(first, evaluation=dataclasses.replace(one, at=sorted({*one.at, *other.at})))
 
 
 def study_runs(study: str, composer: Composer) -> list[RunConfig]:

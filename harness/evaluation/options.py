@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -77,6 +77,29 @@ def parse(words: Sequence[str]) -> Options:
     if "benchmark" not in values:
         raise UserError("benchmark= is missing; e.g. benchmark=pocket, benchmark=maths or benchmark=bfcl_v4")
     return Options(**values)
+
+
+SET_BY_A_RUN = ("benchmark", "run", "model", "endpoint", "step", "stage", "runs", "out")
+
+
+def words_of(settings: Mapping[str, Any]) -> list[str]:
+    """``KEY=VALUE`` words that :func:`parse` reads back; settings that are None are left out."""
+    return [
+        f"{key}={json.dumps(value) if isinstance(value, Mapping) else value}"
+        for key, value in settings.items()
+        if value is not None
+    ]
+
+
+def check_further(settings: Mapping[str, Any], where: str) -> None:
+    """UserError naming the key when ``settings`` cannot stand beside ``run=``, ``benchmark=`` and ``step=``."""
+    for key in settings:
+        if key in SET_BY_A_RUN:
+            raise UserError(f"{where}.{key} is set by the run itself; remove it")
+    try:
+        parse(["benchmark=any", "run=any", *words_of(settings)])
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
 
 
 def _value(key: str, text: str, kind: str) -> Any:

@@ -1,8 +1,9 @@
 """Runs a matrix on this machine: worker processes, one per core, one thread each.
 
 Done runs are left alone, interrupted ones continue, failed ones wait for ``retry=true``. A run that fails does not
-stop the others. Ctrl-C asks every worker to stop after its step; a second one ends them at once. If this process is
-killed its workers notice and stop by themselves. Nothing here knows how to train, and no engine is imported.
+stop the others. The evaluations that a run asks for follow its training, in a worker of their own. Ctrl-C asks every
+worker to stop after its step; a second one ends them at once. If this process is killed its workers notice and stop by
+themselves. Nothing here knows how to train, and no engine is imported.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -22,12 +23,14 @@ from rich.console import Console
 from harness.config import RunConfig
 from harness.errors import UserError, nearest
 from harness.launch.closing import print_closing
+from harness.launch.evaluation_tasks import EvaluationTask, describe, left_to_do
 from harness.launch.plan_matrix import print_plan
 from harness.launch.progress import Progress
 from harness.launch.selection import Planned, counts, plan
+from harness.launch.wanted_evaluations import ask, stored_steps
 from harness.launch.worker import BUSY, THREAD_VARIABLES
 from harness.store import Run, RunStore
-from harness.store.files import explained
+from harness.store.files import explained, make_folder
 from harness.store.provenance import CODE_ROOT
 
 OPTIONS = ("workers",)
@@ -40,7 +43,7 @@ _SPARE_BYTES = 65536
 @dataclass
 class Outcome:
     """Run ids by what became of them. ``failed``: also killed workers, damaged runs and failures that wait for a
-    retry; ``elsewhere``: in a queue or in the hands of another process."""
+    retry; ``elsewhere``: in a queue or in the hands of another process. An evaluation has a name of its own."""
 
     done: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -88,19 +91,43 @@ def run_matrix(
         if not item.starts:
             _leave(item, outcome, console)
     starting = [item for item in planned if item.starts]
-    if not starting:
-        return outcome
     runs = []
     for item in starting:
         run = store.create(item.config)
         run.adopt(item.config)
+        ask(run, item.config)
         runs.append(run)
+    finished = [item for item in planned if item.status.state == "done"]
+    evaluations: list[EvaluationTask] = []
+    for item in finished:
+        evaluations += _evaluations(store.create(item.config), item.config, retry, outcome, console)
+    if evaluations:
+        console.print(f"to do for runs that are done: {describe(evaluations)}", soft_wrap=True, markup=False)
+    if not runs and not evaluations:
+        return outcome
     with _Signals() as signals:
-        if not _prepare(runs, signals, outcome):
+        if not _prepare([*runs, *{task.run.run_id: task.run for task in evaluations}.values()], signals, outcome):
             return outcome
-        with Progress([item.config for item in starting], console, workers=workers) as progress:
-            _Pool(progress, outcome, signals, workers).run(runs)
+        by_name = {item.run_id: item.config for item in (*finished, *starting)}
+        with Progress(list(by_name.values()), console, workers=workers, waiting=len(runs)) as progress:
+
+            def after(run: Run) -> list[EvaluationTask]:
+                return _evaluations(run, by_name[run.run_id], retry, outcome, console)
+
+            _Pool(progress, outcome, signals, workers, after).run([*evaluations, *runs])
     return outcome
+
+
+def _evaluations(run: Run, config: RunConfig, retry: bool, outcome: Outcome, console: Console) -> list[EvaluationTask]:
+    """What is to be evaluated of a run that is done."""
+    left = left_to_do(run, config, retry=retry)
+    for task, error in left.failed:
+        steps = ", ".join(map(str, task.wanted.steps))
+        console.print(
+            f"failed: {task.name}: step {steps}: {error}; retry=true evaluates it again", soft_wrap=True, markup=False
+        )
+        outcome.failed.append(task.name)
+    return left.tasks
 
 
 def _leave(item: Planned, outcome: Outcome, console: Console) -> None:
@@ -138,20 +165,31 @@ class _Signals:
 
 
 class _Pool:
-    def __init__(self, progress: Progress, outcome: Outcome, signals: _Signals, workers: int) -> None:
+    """Works off trainings and evaluations; ``after(run)``: what is evaluated once a training is done."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        outcome: Outcome,
+        signals: _Signals,
+        workers: int,
+        after: Callable[[Run], Sequence[EvaluationTask]],
+    ) -> None:
         self._progress = progress
         self._outcome = outcome
         self._signals = signals
         self._workers = workers
-        self._processes: dict[str, tuple[Run, subprocess.Popen[bytes]]] = {}
+        self._after = after
+        self._waiting: list[Run | EvaluationTask] = []
+        self._processes: dict[str, tuple[Run | EvaluationTask, subprocess.Popen[bytes]]] = {}
         self._sent = 0
 
-    def run(self, runs: Sequence[Run]) -> None:
-        waiting = list(reversed(runs))
+    def run(self, work: Sequence[Run | EvaluationTask]) -> None:
+        self._waiting = list(reversed(work))
         try:
-            while self._processes or (waiting and not self._signals.received):
-                while waiting and len(self._processes) < self._workers and not self._signals.received:
-                    self._start(waiting.pop())
+            while self._processes or (self._waiting and not self._signals.received):
+                while self._waiting and len(self._processes) < self._workers and not self._signals.received:
+                    self._start(self._waiting.pop())
                 self._forward()
                 self._collect()
                 self._progress.tick()
@@ -160,20 +198,24 @@ class _Pool:
             self._end_all()
         if self._signals.received:
             self._outcome.stopped = True
-            self._outcome.interrupted.extend(run.run_id for run in waiting)
+            self._outcome.interrupted.extend(_name(item) for item in self._waiting)
 
-    def _start(self, run: Run) -> None:
-        with explained(run.log_path), open(run.log_path, "ab") as log:
+    def _start(self, item: Run | EvaluationTask) -> None:
+        make_folder(item.log_path.parent)
+        with explained(item.log_path), open(item.log_path, "ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "harness.launch.worker", str(run.path.resolve()), "--parent", str(os.getpid())],
+                _command(item),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=_environment(dict.fromkeys(THREAD_VARIABLES, "1")),
                 start_new_session=True,
             )
-        self._processes[run.run_id] = (run, process)
-        self._progress.started(run)
+        self._processes[_name(item)] = (item, process)
+        if isinstance(item, Run):
+            self._progress.started(item)
+        else:
+            self._progress.evaluating(item)
 
     def _forward(self) -> None:
         """Hand a request to stop on to the workers: the first one politely, the second one not."""
@@ -186,18 +228,40 @@ class _Pool:
             process.send_signal(signal.SIGTERM if self._sent == 1 else signal.SIGKILL)
 
     def _collect(self) -> None:
-        for name, (run, process) in list(self._processes.items()):
+        for name, (item, process) in list(self._processes.items()):
             code = process.poll()
             if code is None:
                 continue
             del self._processes[name]
-            self._ended(run, code)
+            if isinstance(item, Run):
+                self._ended(item, code)
+            else:
+                self._evaluated(item, code)
+
+    def _evaluated(self, task: EvaluationTask, code: int) -> None:
+        stored, failed = stored_steps(task.run, task.wanted)
+        if len(stored) == len(task.wanted.steps):
+            self._outcome.done.append(task.name)
+            self._progress.evaluated(task, "done", "")
+        elif code == BUSY:
+            self._outcome.elsewhere.append(task.name)
+            self._progress.evaluated(task, "running", "elsewhere")
+        elif failed:
+            self._outcome.failed.append(task.name)
+            step, attempt = next(iter(failed.items()))
+            self._progress.evaluated(task, "failed", f"step {step}: {attempt['error']}{_disk(task.run)}")
+        else:
+            self._outcome.interrupted.append(task.name)
+            reason = "" if self._signals.received else f"{_death(code)}{_disk(task.run)}; "
+            reason += f"{len(stored)} of {len(task.wanted.steps)} checkpoints done; the same command continues it"
+            self._progress.evaluated(task, "interrupted", reason)
 
     def _ended(self, run: Run, code: int) -> None:
         status = run.status()
         if status.state == "done":
             self._outcome.done.append(run.run_id)
             self._progress.ended(run, "done", "")
+            self._waiting.extend(reversed(self._after(run)))
         elif code == BUSY:
             self._outcome.elsewhere.append(run.run_id)
             self._progress.ended(run, "running", f"elsewhere, {status.reason}")
@@ -219,6 +283,17 @@ class _Pool:
             process.terminate()
         for _, process in self._processes.values():
             process.wait()
+
+
+def _name(item: Run | EvaluationTask) -> str:
+    return item.run_id if isinstance(item, Run) else item.name
+
+
+def _command(item: Run | EvaluationTask) -> list[str]:
+    if isinstance(item, EvaluationTask):
+        return item.command()
+    worker = [sys.executable, "-m", "harness.launch.worker"]
+    return [*worker, str(item.path.resolve()), "--parent", str(os.getpid())]
 
 
 def _prepare(runs: Sequence[Run], signals: _Signals, outcome: Outcome) -> bool:

@@ -15,7 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.config import RunConfig, run_id
+from harness.launch.evaluation_tasks import EvaluationTask
 from harness.launch.labels import labels
+from harness.launch.wanted_evaluations import stored_steps
 from harness.store import Run
 
 _PLAIN_SECONDS = 15.0
@@ -59,11 +61,15 @@ class _Active:
 class Progress:
     """``with Progress(...) as progress``: tell it what starts and ends, and call ``tick`` often."""
 
-    def __init__(self, configs: Sequence[RunConfig], console: Console, *, workers: int) -> None:
+    def __init__(
+        self, configs: Sequence[RunConfig], console: Console, *, workers: int, waiting: int | None = None
+    ) -> None:
+        """``waiting``: how many of them are to be trained (None: all)."""
         self._console = console
         self._labels = labels(configs)
         self._configs = {run_id(config): config for config in configs}
-        self._waiting = len(configs)
+        self._waiting = len(configs) if waiting is None else waiting
+        self._evaluations: dict[str, tuple[EvaluationTask, float]] = {}
         self._workers = workers
         self._active: dict[str, _Active] = {}
         self._ended: list[tuple[str, str]] = []
@@ -106,6 +112,22 @@ class Progress:
             if state == "failed":
                 self.say(f"        log: {run.log_path}", "dim")
 
+    def evaluating(self, task: EvaluationTask) -> None:
+        self._evaluations[task.name] = (task, time.monotonic())
+        if self._live is None:
+            steps = ", ".join(map(str, task.wanted.steps))
+            self.say(f"start  {self._name(task.run.run_id)}: evaluation on {task.wanted.name}, step {steps}")
+
+    def evaluated(self, task: EvaluationTask, state: str, reason: str) -> None:
+        _, started = self._evaluations.pop(task.name)
+        name = f"{self._name(task.run.run_id)}: evaluation on {task.wanted.name}"
+        if state == "done":
+            self.say(f"done   {name}, {_duration(time.monotonic() - started)}")
+            return
+        self.say(f"{state}: {name}: {reason}", "red" if state == "failed" else "yellow")
+        if state == "failed":
+            self.say(f"        log: {task.log_path}", "dim")
+
     def tick(self) -> None:
         now = time.monotonic()
         for active in self._active.values():
@@ -144,9 +166,18 @@ class Progress:
                 *(_number(active.row.get(f"reward/{channel}")) for channel in channels),
                 _duration(active.seconds_left(now)),
             )
+        for task, started in self._evaluations.values():
+            stored, _ = stored_steps(task.run, task.wanted)
+            table.add_row(
+                *map(escape, self._labels[task.run.run_id].values()),
+                f"{task.wanted.name} {len(stored)}/{len(task.wanted.steps)}",
+                *("" for _ in channels),
+                _duration(_left(now - started, len(stored), len(task.wanted.steps))),
+            )
         done = sum(state == "done" for _, state in self._ended)
         bad = len(self._ended) - done
         summary = f"{done} done, {len(self._active)} running, {self._waiting} waiting" + (f", {bad} not" if bad else "")
+        summary += f", {len(self._evaluations)} evaluated now" if self._evaluations else ""
         return Group(table, Text(f"{summary}; ETA of all {_duration(self._all_left(now))}", style="bold"))
 
     def _all_left(self, now: float) -> float | None:
@@ -166,6 +197,10 @@ class Progress:
     def _name(self, name: str) -> str:
         row = self._labels[name]
         return " ".join([row["method"], *(f"{key}={value}" for key, value in row.items() if key != "method")])
+
+
+def _left(seconds: float, done: int, total: int) -> float | None:
+    return seconds / done * (total - done) if done else None
 
 
 def _number(value: Any) -> str:

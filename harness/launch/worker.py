@@ -16,6 +16,7 @@ from pathlib import Path
 from harness.compose import check_method_file
 from harness.config import RunConfig
 from harness.errors import UserError
+from harness.launch import doctor
 from harness.launch.engine_lookup import find_engine
 from harness.launch.stop import StopRequest
 from harness.launch.tracking import tracked
@@ -32,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.launch.worker", description=__doc__)
     parser.add_argument("run_dir", type=Path, help="folder of the run")
     parser.add_argument("--parent", type=int, help="stop gracefully when the process with this pid is gone")
+    parser.add_argument("--check", action="store_true", help="first check what `python -m harness doctor` checks")
     arguments = parser.parse_args(argv)
     for name in THREAD_VARIABLES:
         os.environ.setdefault(name, "1")
@@ -40,18 +42,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return MISTAKE
     stop = StopRequest(arguments.parent)
     stop.listen()
-    return work(Run(arguments.run_dir.resolve()), stop)
+    return work(Run(arguments.run_dir.resolve()), stop, check=arguments.check)
 
 
-def work(run: Run, stop: StopRequest) -> int:
-    """One attempt at ``run``; returns the exit code. Errors are stored with the run and never raised."""
+def work(run: Run, stop: StopRequest, *, check: bool = False) -> int:
+    """One attempt at ``run``; returns the exit code. Errors are stored with the run and never raised. ``check``: see
+    first that nothing on this machine is in the way."""
     try:
         config = run.config
         with run.lock("worker"):
             if run.status().state == "done":
                 return FINISHED
             run.begin_attempt({"engine": config.engine.name})
-            outcome, error = _attempt(config, run, stop)
+            outcome, error = _attempt(config, run, stop, check)
             run.log(f"{outcome}{': ' + error if error else ''}")
             _say(run, f"{run.run_id}: {outcome}{': ' + error if error else ''}")
             run.end_attempt(outcome, error)
@@ -68,12 +71,14 @@ def work(run: Run, stop: StopRequest) -> int:
     return {"finished": FINISHED, "interrupted": INTERRUPTED, "failed": FAILED}[outcome]
 
 
-def _attempt(config: RunConfig, run: Run, stop: StopRequest) -> tuple[str, str | None]:
+def _attempt(config: RunConfig, run: Run, stop: StopRequest, check: bool) -> tuple[str, str | None]:
     """Outcome and error of training. LockLostError passes: the run is no longer this process's to describe."""
     attempt = len(run.manifest.read()["attempts"])
     run.log(f"attempt {attempt} begins at step {run.metrics.last_step()} of {config.training.steps}, pid {os.getpid()}")
     try:
         check_method_file(config.method)
+        if check:
+            doctor.require(config, run.path)
         with tracked(run, config):
             find_engine(config.engine.name).train(config, run, stop)
     except LockLostError:

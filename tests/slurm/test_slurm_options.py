@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 
 from harness.errors import UserError
 from harness.launch.slurm.executor import ArrayExecutor, _ranges
-from harness.launch.slurm.options import Resources, parse_minutes, read_options
+from harness.launch.slurm.options import (
+    Resources,
+    after_training,
+    evaluation_resources,
+    parse_minutes,
+    read_options,
+)
 from harness.launch.slurm.submissions import Submission, Task
 
 ROOT = Path(__file__).resolve().parents[2]
+NOTHING = dict.fromkeys(("partition", "time", "gpus_per_node", "cpus_per_task", "mem_gb"))
 
 
 def options(**changes: Any) -> dict[str, Any]:
@@ -57,8 +64,11 @@ def test_times_are_slurms(text: str, minutes: float) -> None:
         ({"sbatch": {"comment": "a\nrm -rf /"}}, ["one line"]),
         ({"sbatch": {"bad option": 1}}, ["bad option"]),
         ({"setup": [3]}, ["setup", "3"]),
-        ({"evaluate": [{"benchmark": "bfcl"}]}, ["evaluate", "command"]),
-        ({"evaluate": [{"benchmark": "bfcl", "command": ["statsu"]}]}, ["statsu", "status"]),
+        ({"evaluation": {**NOTHING, "cpus_per_task": 0}}, ["hydra.launcher.evaluation.cpus_per_task=0"]),
+        ({"evaluation": {**NOTHING, "time": "soon"}}, ["hydra.launcher.evaluation.time", "soon"]),
+        ({"evaluation": {**NOTHING, "gpus_per_node": -1}}, ["hydra.launcher.evaluation.gpus_per_node=-1"]),
+        ({"evaluation": {**NOTHING, "gpus": 1}}, ["hydra.launcher.evaluation.gpus", "gpus_per_node"]),
+        ({"collecting": {**NOTHING, "time": 1}, "signal_seconds": 60}, ["hydra.launcher.collecting.time=1"]),
     ],
 )
 def test_mistakes_name_the_key_and_the_remedy(changes: dict[str, Any], words: list[str]) -> None:
@@ -113,6 +123,29 @@ def test_one_run_is_a_job_named_by_its_run(tmp_path: Path) -> None:
 def test_values_cannot_break_out_of_the_script(tmp_path: Path) -> None:
     text = script(tmp_path, partition="x; touch /tmp/broken")
     assert "#SBATCH --partition='x; touch /tmp/broken'" in text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked", "gpus"),
+    [
+        ({}, None, 0),
+        ({"backend": "vllm"}, None, 1),
+        ({"backend": "vllm", "tensor_parallel": 4}, None, 4),
+        ({"device": "cuda"}, None, 1),
+        ({"device": "cpu"}, None, 0),
+        ({"backend": "vllm"}, 2, 2),
+    ],
+)
+def test_an_evaluation_asks_for_what_its_backend_uses(settings: dict[str, Any], asked: int | None, gpus: int) -> None:
+    found = read_options(options(evaluation={**NOTHING, "gpus_per_node": asked}))
+    assert evaluation_resources(found, settings) == Resources(1, gpus)
+
+
+def test_jobs_after_training_ask_for_their_own() -> None:
+    found = read_options(options(time="10:00:00", mem_gb=240, evaluation={**NOTHING, "mem_gb": 64, "time": 30}))
+    after = after_training(found, found.evaluation)
+    assert (after.mem_gb, after.minutes, after.cpus_per_task) == (64, 30, found.cpus_per_task)
+    assert (found.mem_gb, found.minutes) == (240, 600)
 
 
 @given(st.sets(st.integers(0, 200), min_size=1))

@@ -6,7 +6,7 @@ import io
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,15 @@ class Checkpoint:
     optimizer: dict[str, Any]
 
 
-def save(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
-    """Write a checkpoint durably, then delete all but the newest ``keep``."""
+def save(folder: Path, checkpoint: Checkpoint, keep: int, keep_for_evaluation: Collection[int] = ()) -> None:
+    """Write a checkpoint durably, then delete all but the newest ``keep`` and those of ``keep_for_evaluation``."""
     content = io.BytesIO()
     torch.save({"schema": SCHEMA, **vars(checkpoint)}, content)
     make_folder(folder)
     write_atomically(folder / f"step_{checkpoint.step:06d}.pt", content.getvalue())
-    for _, path in _stored(folder)[keep:]:
-        path.unlink()
+    for step, path in _stored(folder)[keep:]:
+        if step not in keep_for_evaluation:
+            path.unlink()
 
 
 def latest(folder: Path, device: torch.device, report: Callable[[str], object]) -> Checkpoint | None:

@@ -132,7 +132,7 @@ class _Trainer:
             row["seconds"] = round(time.perf_counter() - started, 4)
             self.run.metrics.append(self.step, row)
             stopping = should_stop()
-            if self.step % every == 0 or self.step == steps or stopping:
+            if self.step % every == 0 or self.step in (steps, *self.config.evaluation.at) or stopping:
                 self._checkpoint()
             if self.step == steps:
                 self._export()
@@ -212,7 +212,8 @@ class _Trainer:
         state = Checkpoint(
             self.step, self.start, self.responses_generated, self.policy.state_dict(), self.optimizer.state_dict()
         )
-        checkpoints.save(self.run.checkpoints, state, self.config.output.keep_checkpoints)
+        config = self.config
+        checkpoints.save(self.run.checkpoints, state, config.output.keep_checkpoints, config.evaluation.at)
 
     def _export(self) -> None:
         def write(folder: Any) -> None:

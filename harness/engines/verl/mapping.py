@@ -274,6 +274,7 @@ def _recorder(config: RunConfig, options: Options, run: Path, attempt: int) -> d
         "rollouts_every": output.rollouts_every,
         "keep_checkpoints": output.keep_checkpoints,
         "keep_exports": options.keep_exports,
+        "keep_for_evaluation": list(config.evaluation.at),
         "temperature": training.temperature,
         "top_p": training.top_p,
         "length_limit": config.data.length_limit,

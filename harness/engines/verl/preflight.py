@@ -134,7 +134,9 @@ def _checkpoints(config: RunConfig, run: Path | None, parameters: int | None) ->
     if parameters is None:
         return Finding("ok", "checkpoints", "size of the model not known here")
     options, output, training = options_of(config), config.output, config.training
-    exports = options.keep_exports or training.steps // training.evaluate_every + 1
+    every = {*range(training.evaluate_every, training.steps, training.evaluate_every), training.steps}
+    evaluated = set(config.evaluation.at) - {0}
+    exports = len(every | evaluated) if options.keep_exports is None else options.keep_exports + len(evaluated)
     shards = (1 + output.keep_checkpoints) * parameters * (BYTES_TRAINED - 4)
     needed = (shards + (1 + exports) * parameters * 4) / GIGABYTE
     folder = (run or Path(output.runs)).absolute()

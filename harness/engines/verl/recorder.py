@@ -31,7 +31,7 @@ class Settings:
 
     run: folder of the run.  attempt: number of the attempt.  channels: reward channels in order.  benchmark: name of
     the held-out evaluation.  evaluate_every, rollouts_every, keep_checkpoints,
-    keep_exports: as in the run's configuration.
+    keep_exports: as in the run's configuration.  keep_for_evaluation: steps whose export is made and stays.
     """
 
     run: str
@@ -43,6 +43,7 @@ class Settings:
     rollouts_every: int
     keep_checkpoints: int
     keep_exports: int | None
+    keep_for_evaluation: tuple[int, ...]
     temperature: float
     top_p: float
     length_exceeded: bool
@@ -65,6 +66,7 @@ class Recorder:
             return None
         values = {key: section[key] for key in Settings.__dataclass_fields__}
         values["channels"] = tuple(str(name) for name in section["channels"])
+        values["keep_for_evaluation"] = tuple(int(step) for step in section["keep_for_evaluation"])
         return cls(Settings(**values))
 
     # Called by the trainer, in the order of a step.
@@ -95,17 +97,23 @@ class Recorder:
     def after_checkpoint(self, step: int) -> None:
         """Export, then drop what is no longer kept: at no moment is there less than one whole checkpoint."""
         self._saved = step
-        wanted = step % self.settings.evaluate_every == 0 or step >= self.settings.steps
-        storage.export(self.checkpoints, step, keep=wanted, final=step >= self.settings.steps)
-        storage.prune(self.checkpoints, self.settings.keep_checkpoints, self.settings.keep_exports)
+        settings = self.settings
+        wanted = step % settings.evaluate_every == 0 or step >= settings.steps or step in settings.keep_for_evaluation
+        storage.export(self.checkpoints, step, keep=wanted, final=step >= settings.steps)
+        storage.prune(self.checkpoints, settings.keep_checkpoints, settings.keep_exports, settings.keep_for_evaluation)
 
-    def end_of_step(self, trainer: Any) -> None:
-        """Stop here, with a checkpoint, if the run was asked to."""
-        if not (self.run / storage.STOP_FILE).exists() or trainer.global_steps >= self.settings.steps:
+    def end_of_step(self, trainer: Any, batch: Any) -> None:
+        """A checkpoint where an evaluation wants one or the run was asked to stop; then it stops here."""
+        step = trainer.global_steps
+        if step >= self.settings.steps:
             return
-        if self._saved != trainer.global_steps:
+        stopping = (self.run / storage.STOP_FILE).exists()
+        if (stopping or step in self.settings.keep_for_evaluation) and self._saved != step:
             trainer._save_checkpoint()
-        raise StopRequestedError(f"asked to stop after step {trainer.global_steps}")
+        if stopping:
+            if self.wants_rollouts(step):  # verl hands them over after this
+                self.rollouts(step, batch, trainer.tokenizer)
+            raise StopRequestedError(f"asked to stop after step {step}")
 
     def evaluation(self, step: int, infos: Mapping[str, list[Any]]) -> None:
         """Store the held-out evaluation: means over the responses, by channel; None (missing) left out."""

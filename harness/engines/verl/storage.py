@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from harness.errors import UserError
@@ -116,15 +117,19 @@ def export(checkpoints: Path, step: int, *, keep: bool, final: bool) -> None:
         os.replace(fresh, link)
 
 
-def prune(checkpoints: Path, keep_checkpoints: int, keep_exports: int | None) -> None:
-    """Drop all but the newest checkpoints, and all but the newest exports (None: keep all of them)."""
+def prune(
+    checkpoints: Path, keep_checkpoints: int, keep_exports: int | None, keep_for_evaluation: Collection[int] = ()
+) -> None:
+    """Drop all but the newest checkpoints, and all but the newest exports (None: keep all of them) and those that an
+    evaluation wants."""
     stored = sorted(_steps(checkpoints), reverse=True)
     for _, path in stored[max(1, keep_checkpoints) :]:
         shutil.rmtree(path, ignore_errors=True)
     if keep_exports is not None:
         exports = sorted((int(name) for name in _names(checkpoints / EXPORTS) if name.isdigit()), reverse=True)
         for step in exports[max(1, keep_exports) :]:
-            shutil.rmtree(checkpoints / EXPORTS / str(step), ignore_errors=True)
+            if step not in keep_for_evaluation:
+                shutil.rmtree(checkpoints / EXPORTS / str(step), ignore_errors=True)
 
 
 def folder_bytes(folder: Path) -> int:

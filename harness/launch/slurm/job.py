@@ -27,12 +27,14 @@ from typing import Any
 from harness.errors import UserError
 from harness.launch.slurm.queue import NoAnswerError, run, show_job
 from harness.launch.slurm.submissions import Submission, Task
+from harness.launch.wanted_evaluations import progress
 from harness.launch.worker import BUSY, FAILED, FINISHED, INTERRUPTED
 from harness.store import Run
 from harness.store.lock import STALE_SECONDS
 
 MAX_IDLE_RESTARTS = 3
-"""A job that reached its time limit this many times without one new step does not requeue itself again."""
+"""A job that reached its time limit this many times without one new step (of an evaluation: one new answer) does not
+requeue itself again."""
 
 _POLL_SECONDS = 0.1
 _RESERVE_SECONDS = 10.0
@@ -66,7 +68,10 @@ class Job:
         self.submission = submission
         self.index = index
         self.task: Task = submission.tasks[index]
-        self.run = Run(submission.runs / self.task.run_id) if self.task.kind == "train" else None
+        folder = submission.runs / self.task.run_id
+        self.run = Run(folder) if self.task.kind == "train" else None
+        """The run that is trained; None in a job that evaluates or collects."""
+        self._evaluated = Run(folder) if self.task.kind == "evaluate" else None
         self.slurm_id = own_id(os.environ)
         self._signals = signals
         self._restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
@@ -110,7 +115,11 @@ class Job:
 
     def _command(self) -> list[str]:
         if self.run is not None:
-            return [sys.executable, "-u", "-m", "harness.launch.worker", str(self.run.path)]
+            return [sys.executable, "-u", "-m", "harness.launch.worker", "--check", str(self.run.path)]
+        if self._evaluated is not None:
+            worker = [sys.executable, "-u", "-m", "harness.launch.evaluation_worker"]
+            worker += ["--since", str(self.submission.created), str(self._evaluated.path)]
+            return [*worker, *(self.task.command or ())]
         return [sys.executable, "-u", "-m", "harness", *(self.task.command or ())]
 
     def _attend(self, command: Sequence[str]) -> int:
@@ -222,6 +231,9 @@ class Job:
         return count
 
     def _step(self) -> int | None:
+        """How far it is: the step of a training; of an evaluation anything that grows with it."""
+        if self._evaluated is not None and self.task.benchmark is not None:
+            return progress(self._evaluated, self.task.benchmark)
         return None if self.run is None else self.run.metrics.last_step()
 
     def _rename(self) -> None:

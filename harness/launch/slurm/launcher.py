@@ -10,7 +10,6 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,72 +17,25 @@ from rich.console import Console
 
 from harness.config import RunConfig
 from harness.errors import UserError
+from harness.launch.evaluation_tasks import left_to_do
 from harness.launch.selection import Planned, counts, plan
 from harness.launch.slurm import chains
-from harness.launch.slurm.executor import ArrayExecutor
+from harness.launch.slurm.batch import Batch, Submitter
 from harness.launch.slurm.options import Resources, SlurmOptions, read_options, resources
 from harness.launch.slurm.preparation import prepare
 from harness.launch.slurm.queue import available, max_array_size
 from harness.launch.slurm.snapshot import snapshot
 from harness.launch.slurm.states import placed
 from harness.launch.slurm.submissions import FOLDER, Submission, Task
-from harness.pocket.cache import VARIABLE, cache_root
+from harness.launch.wanted_evaluations import ask
 from harness.store import LockBusyError, RunStore
 from harness.store.files import make_folder
 from harness.store.lock import RunLock
-from harness.store.status_command import common_prefix
 
 OK, FAILED = 0, 1
 _DEFAULT_ARRAY = 1001
 _LOCK_POLL_SECONDS = 0.5
 _LISTED = 10
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Tasks that become one call of sbatch."""
-
-    tasks: dict[int, Task]
-    resources: Resources
-    dependency: str | None = None
-
-
-class Submitter:
-    """Everything that the submissions of one launch have in common."""
-
-    def __init__(self, root: Path, options: SlurmOptions, *, code: Path | None, folder: Path | None = None) -> None:
-        self.root = root
-        self.options = options
-        self._code = code
-        self._folder = folder
-        self.calls = 0
-
-    def prepare(self, batch: Batch) -> ArrayExecutor:
-        settings = {
-            "nodes": batch.resources.nodes,
-            "gpus_per_node": batch.resources.gpus_per_node,
-            "signal_seconds": self.options.signal_seconds,
-            "mem_gb": self.options.mem_gb,
-            "array_parallelism": self.options.array_parallelism,
-        }
-        submission = Submission.create(self.root, batch.tasks, settings=settings, folder=self._folder)
-        executor = ArrayExecutor(submission)
-        executor.configure(
-            self.options,
-            batch.resources,
-            name=_name([task.job_name for task in batch.tasks.values()]),
-            code=self._code,
-            environment={VARIABLE: str(cache_root())},
-            dependency=batch.dependency,
-        )
-        return executor
-
-    def submit(self, batch: Batch) -> Submission:
-        """One call of sbatch. Raises :class:`UserError` when it is refused."""
-        executor = self.prepare(batch)
-        self.calls += 1
-        executor.call_sbatch()
-        return executor.submission
 
 
 def launch(configs: Sequence[RunConfig], *, store: RunStore, options: Mapping[str, Any], retry: bool) -> int:
@@ -98,24 +50,29 @@ def launch(configs: Sequence[RunConfig], *, store: RunStore, options: Mapping[st
         console.print(f"{len(planned)} runs in {store.root}: {counts(planned)}", soft_wrap=True)
         _say_left(planned, console)
         starting = [item for item in planned if item.starts]
-        submitter: Submitter | None = None
-        if starting:
-            _create(starting, store)
-            if settings.prepare:
-                prepare([store.root / item.run_id for item in starting])
-        if starting or settings.evaluate or settings.collect:
-            submitter = Submitter(store.root, settings, code=snapshot(store.root, require_clean=settings.require_clean))
-        if starting and submitter is not None:
-            for batch in _batches(starting, settings, max_array_size()):
-                _say_submitted(submitter.submit(batch), console)
-        if submitter is not None:
-            chains.submit(configs, store, submitter, console, say=_say_submitted)
+        done = {item.run_id for item in planned if item.status.state == "done"}
+        _create(starting, store)
+        if settings.prepare:
+            _prepare(planned, store, retry=retry)
+        submitter = Submitter(
+            store.root, settings, code=lambda: snapshot(store.root, require_clean=settings.require_clean)
+        )
+
+        def send(batch: Batch) -> Submission:
+            submission = submitter.submit(batch)
+            _say_submitted(submission, console)
+            return submission
+
+        for batch in _batches(starting, settings, max_array_size()) if starting else []:
+            send(batch)
+        failed = chains.submit(configs, done, store, settings, send, console, retry=retry, submitted=bool(starting))
     if starting:
         console.print(
             f"`python -m harness status --runs {store.root}` shows them; the same command submits what is missing",
             soft_wrap=True,
         )
-    return FAILED if any(item.status.state in ("failed", "damaged") and not item.starts for item in planned) else OK
+    failed = failed or any(item.status.state in ("failed", "damaged") and not item.starts for item in planned)
+    return FAILED if failed else OK
 
 
 def dry_run(configs: Sequence[RunConfig], *, store: RunStore, options: Mapping[str, Any]) -> int:
@@ -128,13 +85,14 @@ def dry_run(configs: Sequence[RunConfig], *, store: RunStore, options: Mapping[s
         console.print(f"{item.status.state:<12}{item.run_id}", soft_wrap=True, markup=False)
     console.print(f"{len(planned)} runs in {store.root}: {counts(planned)}", soft_wrap=True)
     folder = store.root / FOLDER / "dry_run"
-    submitter = Submitter(store.root, settings, code=store.root / FOLDER / "code" / "COMMIT", folder=folder)
-    starting = [item for item in planned if item.starts]
-    for batch in _batches(starting, settings, max_array_size() if available() else _DEFAULT_ARRAY):
+    submitter = Submitter(store.root, settings, code=lambda: store.root / FOLDER / "code" / "COMMIT", folder=folder)
+    limit = max_array_size() if available() else _DEFAULT_ARRAY
+    batches = _batches([item for item in planned if item.starts], settings, limit)
+    for batch in [*batches, *chains.planned(planned, batches, store, settings, limit)]:
         executor = submitter.prepare(batch)
         path = executor.submission.folder / "script.sh"
         path.write_text(executor.script(), encoding="utf-8")
-        console.print(f"\n{path}  ({len(batch.tasks)} runs)", soft_wrap=True, markup=False)
+        console.print(f"\n{path}  ({_number(list(batch.tasks.values()))})", soft_wrap=True, markup=False)
         console.print(path.read_text(encoding="utf-8"), soft_wrap=True, markup=False)
     return OK
 
@@ -180,11 +138,19 @@ def _create(starting: Sequence[Planned], store: RunStore) -> None:
         run = store.create(item.config)
         if not new:
             run.adopt(item.config)
+        ask(run, item.config)
 
 
-def _name(names: Sequence[str]) -> str:
-    """A job's name: the run's, or what the runs of an array have in common."""
-    return names[0] if len(names) == 1 else common_prefix(names).rstrip("-") or "dara"
+def _prepare(planned: Sequence[Planned], store: RunStore, *, retry: bool) -> None:
+    """For the runs that start, and those that are done and still to be evaluated."""
+    folders = [store.root / item.run_id for item in planned if item.starts]
+    for item in planned:
+        if item.status.state == "done" and item.config.evaluation.at:
+            run = store.create(item.config)
+            if left_to_do(run, item.config, retry=retry).tasks:
+                folders.append(run.path)
+    if folders:
+        prepare(folders)
 
 
 def _say_left(planned: Sequence[Planned], console: Console) -> None:
@@ -198,9 +164,15 @@ def _say_left(planned: Sequence[Planned], console: Console) -> None:
 
 def _say_submitted(submission: Submission, console: Console) -> None:
     tasks = list(submission.tasks.values())
-    what = f"job {submission.job_id}: {tasks[0].job_name}"
+    what = f"job {submission.job_id}: {'evaluation ' if tasks[0].kind == 'evaluate' else ''}{tasks[0].job_name}"
     if len(tasks) > 1:
         throttle = min(submission.settings["array_parallelism"], len(tasks))
-        noun = "runs" if tasks[0].kind == "train" else "evaluations"
-        what = f"array {submission.job_id}: {len(tasks)} {noun}, {throttle} at a time"
-    console.print(f"submitted {what}", soft_wrap=True, markup=False)
+        what = f"array {submission.job_id}: {_number(tasks)}, {throttle} at a time"
+    dependency = submission.settings.get("dependency")
+    after = f" after {dependency.partition(':')[2].replace(':', ', ')}" if dependency else ""
+    console.print(f"submitted {what}{after}", soft_wrap=True, markup=False)
+
+
+def _number(tasks: Sequence[Task]) -> str:
+    noun = {"train": "run", "evaluate": "evaluation", "collect": "job"}[tasks[0].kind]
+    return f"{len(tasks)} {noun}{'s' if len(tasks) > 1 else ''}"

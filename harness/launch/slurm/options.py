@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 from harness.binding import bind
 from harness.config import RunConfig
-from harness.errors import UserError, nearest
+from harness.errors import UserError
 
 WHERE = "hydra.launcher"
 RESERVED = ("array", "dependency", "error", "job-name", "open-mode", "output", "requeue", "signal")
@@ -30,10 +31,21 @@ _TIME = re.compile(r"(\d+-)?\d{1,3}(:\d{1,2}){0,2}")
 
 
 @dataclass(frozen=True)
+class AfterTraining:
+    """What a job asks for that does not train; None: what training asks for (of GPUs: what the work uses)."""
+
+    partition: str | None
+    time: Any
+    gpus_per_node: int | None
+    cpus_per_task: int | None
+    mem_gb: float | None
+
+
+@dataclass(frozen=True)
 class SlurmOptions:
     """``time``: minutes, or SLURM's own forms (``"12:00:00"``, ``"2-00"``). ``nodes`` and ``gpus_per_node``: None takes
-    the engine's. ``sbatch``: further sbatch options by their long name. ``evaluate``: for each entry ``benchmark`` and
-    ``command`` (arguments of ``python -m harness``, ``{run}`` and ``{runs}`` filled in)."""
+    the engine's. ``sbatch``: further sbatch options by their long name. ``evaluation`` and ``collecting``: what the
+    jobs after training ask for instead."""
 
     partition: str | None
     account: str | None
@@ -51,8 +63,9 @@ class SlurmOptions:
     signal_seconds: int
     prepare: bool
     require_clean: bool
-    evaluate: list
+    evaluation: AfterTraining
     collect: bool
+    collecting: AfterTraining
 
     @property
     def minutes(self) -> float:
@@ -71,25 +84,53 @@ class Resources:
 def read_options(mapping: Mapping[str, Any]) -> SlurmOptions:
     """Raises :class:`UserError` naming the key, its value and the remedy."""
     options = bind(SlurmOptions, dict(mapping), WHERE)
-    for name, least in (("cpus_per_task", 1), ("array_parallelism", 1), ("signal_seconds", 10)):
-        if getattr(options, name) < least:
-            raise UserError(f"{WHERE}.{name}={getattr(options, name)} must be at least {least}")
-    if options.mem_gb is not None and options.mem_gb <= 0:
-        raise UserError(f"{WHERE}.mem_gb={options.mem_gb} must be positive, or null for the partition's own")
-    if isinstance(options.time, bool) or not _TIME.fullmatch(str(options.time)) or options.minutes <= 0:
-        raise UserError(f'{WHERE}.time={options.time!r} must be minutes (90) or a time like "12:00:00" or "2-00:00"')
-    if options.minutes * 60 <= options.signal_seconds:
-        raise UserError(
-            f"{WHERE}.signal_seconds={options.signal_seconds} leaves nothing of {WHERE}.time={options.time}; a job "
-            f"saves that long before its end"
-        )
+    _check_numbers(options, WHERE)
+    for name in ("evaluation", "collecting"):
+        _check_numbers(after_training(options, getattr(options, name)), f"{WHERE}.{name}")
+        gpus = getattr(options, name).gpus_per_node
+        if gpus is not None and gpus < 0:
+            raise UserError(f"{WHERE}.{name}.gpus_per_node={gpus} must not be negative")
     for line in options.setup:
         if not isinstance(line, str):
             raise UserError(f"{WHERE}.setup: each entry must be a shell command (text), not {line!r}")
     _check_sbatch(options.sbatch or {})
-    for entry in options.evaluate:
-        _check_evaluation(entry)
     return options
+
+
+def after_training(options: SlurmOptions, changes: AfterTraining) -> SlurmOptions:
+    """The options of a job that does not train."""
+    given = {
+        name: value
+        for name, value in dataclasses.asdict(changes).items()
+        if value is not None and name != "gpus_per_node"
+    }
+    return dataclasses.replace(options, **given)
+
+
+def evaluation_resources(options: SlurmOptions, settings: Mapping[str, Any]) -> Resources:
+    """What an evaluation asks for. ``settings``: of ``python -m harness evaluate``; vLLM takes ``tensor_parallel``
+    GPUs, transformers one if its device is no CPU."""
+    gpus = options.evaluation.gpus_per_node
+    if gpus is None and settings.get("backend") == "vllm":
+        gpus = int(settings.get("tensor_parallel") or 1)
+    elif gpus is None:
+        gpus = 0 if str(settings.get("device") or "cpu") == "cpu" else 1
+    return Resources(1, gpus)
+
+
+def _check_numbers(options: SlurmOptions, where: str) -> None:
+    for name, least in (("cpus_per_task", 1), ("array_parallelism", 1), ("signal_seconds", 10)):
+        if getattr(options, name) < least:
+            raise UserError(f"{where}.{name}={getattr(options, name)} must be at least {least}")
+    if options.mem_gb is not None and options.mem_gb <= 0:
+        raise UserError(f"{where}.mem_gb={options.mem_gb} must be positive, or null for the partition's own")
+    if isinstance(options.time, bool) or not _TIME.fullmatch(str(options.time)) or options.minutes <= 0:
+        raise UserError(f'{where}.time={options.time!r} must be minutes (90) or a time like "12:00:00" or "2-00:00"')
+    if options.minutes * 60 <= options.signal_seconds:
+        raise UserError(
+            f"{WHERE}.signal_seconds={options.signal_seconds} leaves nothing of {where}.time={options.time}; a job "
+            f"saves that long before its end"
+        )
 
 
 def resources(options: SlurmOptions, config: RunConfig) -> Resources:
@@ -126,19 +167,3 @@ def _check_sbatch(extra: Mapping[str, Any]) -> None:
             raise UserError(f"{WHERE}.sbatch.{key}={value!r} must be a text, a number, true or null")
         if isinstance(value, str) and "\n" in value:
             raise UserError(f"{WHERE}.sbatch.{key}: a value is one line")
-
-
-def _check_evaluation(entry: Any) -> None:
-    keys = ("benchmark", "command")
-    if not isinstance(entry, Mapping) or set(entry) != set(keys):
-        found = sorted(map(str, entry)) if isinstance(entry, Mapping) else repr(entry)
-        raise UserError(f"{WHERE}.evaluate: each entry needs the keys benchmark and command, found {found}")
-    command = entry["command"]
-    if not isinstance(command, list) or not command or not all(isinstance(item, str) for item in command):
-        raise UserError(f"{WHERE}.evaluate: command={command!r} must be a list of arguments of `python -m harness`")
-    from harness.cli import COMMANDS
-
-    if command[0] not in COMMANDS:
-        raise UserError(
-            f"{WHERE}.evaluate: `python -m harness {command[0]}` is unknown: {nearest(command[0], COMMANDS)}"
-        )

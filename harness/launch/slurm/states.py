@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from harness.errors import UserError
+from harness.launch.evaluation_status import EvaluationQueueState
 from harness.launch.slurm.queue import Ended, NoAnswerError, QueuedJob, available, ended_jobs, read_queue
 from harness.launch.slurm.submissions import FOLDER, Kind, Submission, Task, last_task_of, submissions
 from harness.store.run import Run
@@ -37,6 +38,10 @@ _STOPPED_STATES = {
 }
 
 
+_GOING_ON = ("started", "requeued", "preempted")
+"""Notes of a job after which it goes on, or would have."""
+
+
 @dataclass(frozen=True)
 class Placed:
     """A task of a submission and its job in the queue (live or just ended), if SLURM still shows one."""
@@ -54,8 +59,18 @@ class Placed:
         return self.submission.job_of(self.index) or (self.job.job_id if self.job else None)
 
     @property
+    def array(self) -> str | None:
+        """The id of its array, or of the job if it is alone."""
+        return self.submission.job_id or (self.job.array if self.job else None)
+
+    @property
     def live(self) -> bool:
         return self.job is not None and self.job.live
+
+    @property
+    def hopeless(self) -> bool:
+        """It waits for a job that did not end well; SLURM is about to cancel it."""
+        return self.job is not None and self.job.reason == "DependencyNeverSatisfied"
 
 
 def placed(root: Path, kind: Kind = "train") -> dict[str, Placed]:
@@ -64,6 +79,67 @@ def placed(root: Path, kind: Kind = "train") -> dict[str, Placed]:
     Raises :class:`~harness.launch.slurm.queue.NoAnswerError`.
     """
     return _placed(root, read_queue(_owners(root)), kind)
+
+
+def placed_by_kind(root: Path) -> dict[Kind, dict[str, Placed]]:
+    """:func:`placed` for every kind, from one look at the queue."""
+    queue = read_queue(_owners(root))
+    return {kind: _placed(root, queue, kind) for kind in get_args(Kind)}
+
+
+def evaluation_states(runs: Sequence[Run]) -> dict[tuple[str, str], EvaluationQueueState]:
+    """For each submitted evaluation of ``runs``: what became of its job, where that says more than the store."""
+    result: dict[tuple[str, str], EvaluationQueueState] = {}
+    for root in {run.path.parent for run in runs}:
+        if (root / FOLDER / "submissions").is_dir():
+            members = {run.run_id: run for run in runs if run.path.parent == root}
+            result.update(_evaluation_states(root.absolute(), members))
+    return result
+
+
+def _evaluation_states(root: Path, runs: Mapping[str, Run]) -> dict[tuple[str, str], EvaluationQueueState]:
+    try:
+        if not available():
+            raise NoAnswerError("squeue is not installed here")
+        queue, silence = read_queue(_owners(root)), ""
+    except NoAnswerError as error:
+        queue, silence = [], str(error)
+    places = [place for place in _placed(root, queue, "evaluate").values() if place.task.run_id in runs]
+    gone = [place.job_id for place in places if not place.live and place.job_id is not None]
+    accounts = ended_jobs(gone) if gone and not silence else {}
+    result = {}
+    for place in places:
+        state = _evaluation(runs[place.task.run_id], place, accounts, silence)
+        if state is not None and place.task.benchmark is not None:
+            result[place.task.run_id, place.task.benchmark] = state
+    return result
+
+
+def _evaluation(run: Run, place: Placed, accounts: Mapping[str, Ended], silence: str) -> EvaluationQueueState | None:
+    job, events = place.job, place.submission.events(place.index)
+    if silence:
+        if place.job_id is not None and (not events or events[-1]["event"] in _GOING_ON):
+            return EvaluationQueueState("queued", f"job {place.job_id} was submitted and has not ended; {silence}")
+        return None
+    if job is not None and job.live and not place.hopeless:
+        if job.held:
+            return EvaluationQueueState("held", f"job {job.job_id} is held ({job.reason})")
+        if job.state == "RUNNING":
+            return EvaluationQueueState("running", f"job {job.job_id} on {job.nodes}, {job.left} left of its time")
+        return EvaluationQueueState("queued", f"job {job.job_id} pending ({job.reason})")
+    if place.job_id is None or run.status().state != "done":
+        return None  # what became of the training says more
+    ended = accounts.get(place.job_id)
+    if ended is None and job is not None and not job.live:
+        ended = Ended(job.state, "")
+    if not events and ended is not None and ended.state == "CANCELLED":
+        return None  # with the training that it waited for, or by its user: nobody evaluates it
+    state = _ended_badly(place, place.job_id, ended, "")
+    if state is None and events and events[-1]["event"] in _GOING_ON:
+        state = _ended_somehow(place, place.job_id, ended, "")
+    if state is None:
+        return None
+    return EvaluationQueueState("failed" if state.state == "failed" else "missing", state.reason.removesuffix(", "))
 
 
 def _placed(root: Path, queue: Sequence[QueuedJob], kind: Kind) -> dict[str, Placed]:
@@ -127,7 +203,7 @@ def _silent(run: Run, place: Placed, silence: str) -> QueueState | None:
     status = run.status()
     if status.state == "running":
         return None
-    if last in (None, "started", "requeued", "preempted") and place.submission.job_id is not None:
+    if (last is None or last in _GOING_ON) and place.submission.job_id is not None:
         return QueueState("queued", f"job {place.job_id} was submitted and has not ended; {silence}")
     return None
 
@@ -182,6 +258,20 @@ def _gone(run: Run, place: Placed, job_id: str, ended: Ended | None) -> QueueSta
     if _trained_elsewhere_since(run, float(last.get("time", 0.0))):
         return None
     where = f"step {status.step} of {status.steps}"
+    badly = _ended_badly(place, job_id, ended, f", {where}")
+    if badly is not None:
+        return badly
+    if status.state == "failed":
+        return QueueState("failed", f"{status.reason} (job {job_id}{_code(last, ended)})")
+    return _ended_somehow(place, job_id, ended, f", {where}")
+
+
+def _ended_badly(place: Placed, job_id: str, ended: Ended | None, where: str) -> QueueState | None:
+    """What SLURM, or the job's last note, says of a job that did not end by its own work. ``where``: ``", step ..."``
+    or nothing."""
+    events = place.submission.events(place.index)
+    last = events[-1] if events else {"event": "none"}
+    at = where.replace(", step", " at step")
     if last.get("reason") == "OUT_OF_MEMORY" or (ended and ended.state in _FAILED_STATES):
         what = _FAILED_STATES[ended.state if ended and ended.state in _FAILED_STATES else "OUT_OF_MEMORY"]
         peak = f", peak {last['peak_gb']:.1f} GB" if "peak_gb" in last else ""
@@ -189,25 +279,30 @@ def _gone(run: Run, place: Placed, job_id: str, ended: Ended | None) -> QueueSta
         limit = (
             f" of {asked:g} GB; ask for more with hydra.launcher.mem_gb" if what == "out of memory" and asked else ""
         )
-        return QueueState("failed", f"job {job_id}: {what} at {where}{peak}{limit}")
+        return QueueState("failed", f"job {job_id}: {what}{at}{peak}{limit}")
     if last["event"] == "gave_up":
-        return QueueState("failed", f"job {job_id}: {last['reason']} at {where}; give it more hydra.launcher.time")
+        return QueueState("failed", f"job {job_id}: {last['reason']}{at}; give it more hydra.launcher.time")
     if last["event"] == "failed":
         return QueueState("failed", f"job {job_id}: {last['reason']}")
     if last["event"] == "not_started":
         words = _last_words(place)
         return QueueState("failed", f"job {job_id}: set-up ended with exit code {last['exit_code']}{words}")
     if ended is not None and ended.state in _STOPPED_STATES:
-        return QueueState("interrupted", f"job {job_id} {_STOPPED_STATES[ended.state]}, {where}")
+        return QueueState("interrupted", f"job {job_id} {_STOPPED_STATES[ended.state]}{where}")
     if last["event"] == "cancelled":
-        return QueueState("interrupted", f"job {job_id} was cancelled, {where}")
-    if status.state == "failed":
-        return QueueState("failed", f"{status.reason} (job {job_id}{_code(last, ended)})")
+        return QueueState("interrupted", f"job {job_id} was cancelled{where}")
+    return None
+
+
+def _ended_somehow(place: Placed, job_id: str, ended: Ended | None, where: str) -> QueueState:
+    """The rest: killed, lost, or ended for no reason that anybody noted."""
+    events = place.submission.events(place.index)
+    last = events[-1] if events else {"event": "none"}
     if last["event"] == "ended" and "signal" in last:
         asked = place.submission.settings.get("mem_gb")
         near = last["signal"] == signal.SIGKILL.name and asked and last.get("peak_gb", 0) > 0.9 * asked
         hint = f", perhaps for lack of memory (peak {last['peak_gb']:.1f} of {asked:g} GB)" if near else ""
-        return QueueState("interrupted", f"job {job_id}: the worker was killed by {last['signal']}{hint}, {where}")
+        return QueueState("interrupted", f"job {job_id}: the worker was killed by {last['signal']}{hint}{where}")
     if not events and ended is not None and ended.state == "FAILED":
         return QueueState(
             "failed", f"job {job_id} ended before it started anything{_code(last, ended)}{_last_words(place)}"
@@ -217,9 +312,9 @@ def _gone(run: Run, place: Placed, job_id: str, ended: Ended | None) -> QueueSta
     if last["event"] in ("ended", "stopped", "busy", "requeue_failed"):
         why = f": {last['reason']}" if "reason" in last else ""
         return QueueState(
-            "interrupted", f"job {job_id} {last['event'].replace('_', ' ')}{_code(last, ended)}{why}, {where}"
+            "interrupted", f"job {job_id} {last['event'].replace('_', ' ')}{_code(last, ended)}{why}{where}"
         )
-    return QueueState("interrupted", f"job {job_id} ended without a word (killed, or its node was lost), {where}")
+    return QueueState("interrupted", f"job {job_id} ended without a word (killed, or its node was lost){where}")
 
 
 def _trained_elsewhere_since(run: Run, moment: float) -> bool:

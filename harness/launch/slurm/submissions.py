@@ -28,7 +28,8 @@ Kind = Literal["train", "evaluate", "collect"]
 
 @dataclass(frozen=True)
 class Task:
-    """One job of an array. ``command``: what it runs instead of training (arguments of ``python -m harness``)."""
+    """One job of an array. ``benchmark``: the name of an evaluation's results. ``command``: what an evaluation's worker
+    is given after the folder of the run, or what follows ``python -m harness`` in a collect job."""
 
     kind: Kind
     run_id: str
@@ -84,6 +85,11 @@ class Submission:
     def runs(self) -> Path:
         """The folder of the runs."""
         return Path(self._content["runs"])
+
+    @property
+    def created(self) -> float:
+        """When it was submitted, in seconds since the epoch."""
+        return float(self._content["created"])
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -154,11 +160,11 @@ def submissions(root: Path) -> list[Submission]:
 
 
 def last_task_of(all_submissions: Sequence[Submission], kind: Kind = "train") -> dict[str, tuple[Submission, int]]:
-    """Run id -> where it was submitted last."""
+    """Name of a task (run id, for evaluations with the benchmark) -> where it was submitted last."""
     found: dict[str, tuple[Submission, int]] = {}
     for submission in all_submissions:
         with contextlib.suppress(UserError):
             found.update(
-                (task.run_id, (submission, index)) for index, task in submission.tasks.items() if task.kind == kind
+                (task.job_name, (submission, index)) for index, task in submission.tasks.items() if task.kind == kind
             )
     return found

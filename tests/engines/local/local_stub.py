@@ -17,6 +17,7 @@ from harness.config import (
     ChannelConfig,
     DataConfig,
     EngineConfig,
+    EvaluationConfig,
     MethodConfig,
     ModelConfig,
     OutputConfig,
@@ -94,6 +95,7 @@ def stub_config(
     loss: str = "ppo_clip",
     checkpoint_every: int = 3,
     rollouts_every: int = 0,
+    evaluate_at: Sequence[int] = (),
     device: str = "cpu",
     **training: object,
 ) -> RunConfig:
@@ -133,6 +135,7 @@ def stub_config(
         policy_loss=LOSSES[loss],
         training=TrainingConfig(**values),  # type: ignore[arg-type]
         engine=EngineConfig("local", device, 1, 0, {}),
+        evaluation=EvaluationConfig(["pocket"], list(evaluate_at), {}),
         scale="pocket",
         study=None,
         output=OutputConfig("runs", checkpoint_every, 1, rollouts_every, WandbConfig("disabled", "dara", None)),

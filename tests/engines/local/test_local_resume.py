@@ -127,6 +127,20 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     assert sorted(path.name for path in run.checkpoints.iterdir()) == [EXPORT, "step_000007.pt"]
 
 
+def test_checkpoints_that_are_evaluated_later_are_kept(tmp_path: Path) -> None:
+    """Also of steps at which none is due, and the last checkpoint is still the one that training continues from."""
+    run = one_attempt(tmp_path, stub_config(steps=7, checkpoint_every=3, evaluate_at=(0, 2, 3)))
+    names = [EXPORT, "step_000002.pt", "step_000003.pt", "step_000007.pt"]
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == names
+    plain = one_attempt(tmp_path / "plain", stub_config(steps=7, checkpoint_every=3))
+    assert plain.run_id == run.run_id
+    found, expected = (
+        [{key: value for key, value in row.items() if key != "seconds"} for row in item.metrics.rows()]
+        for item in (run, plain)
+    )
+    assert found == expected
+
+
 def test_an_unreadable_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
     state = checkpoints.Checkpoint(2, "", 64, {"weight": torch.ones(3)}, {})
     for step in (2, 4):
