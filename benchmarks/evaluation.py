@@ -15,42 +15,41 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "evaluation"))
 
 
 def bfcl() -> None:
-    from harness.evaluation.bfcl.categories import CASES
-    from harness.evaluation.bfcl.client import BfclWorker
-    from harness.evaluation.bfcl.driver import Conversation, cases_of
-    from harness.evaluation.bfcl.scores import judge, results
+    """The stored answers of a model, scored by the command as a user gives it, start-up included."""
+    import subprocess
+
+    from evaluation_data import bfcl_truths, store_bfcl_answers
+
     from harness.evaluation.sandbox import Sandbox
 
-    with BfclWorker(Sandbox()) as worker:
-        cases = [case for name in CASES for case in cases_of(worker.cases(name), None)]
-        truths = {case: truth for name in CASES for case, truth in worker.truth(name).items()}
+    truths = bfcl_truths(Sandbox())
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        command = [sys.executable, "-m", "harness", "evaluate", "benchmark=bfcl_v4", "model=truth", "stage=score"]
+        for title, broken in (("perfect", False), ("every second broken", True), ("perfect after it", False)):
 
-    def conversations(broken: bool) -> list[Conversation]:
-        made = []
-        for number, case in enumerate(cases):
-            conversation = Conversation(case)
-            answers = truths[case.identifier].answers()
-            spoilt = broken and number % 2 == 1
-            conversation.outputs = [["<response> no"] for _ in answers] if spoilt else answers
-            conversation.finished = True
-            made.append(conversation)
-        return made
+            def answer(number: int, truth: Any, broken: bool = broken) -> list[list[str]]:
+                answers: list[list[str]] = truth.answers()
+                return [["<response> no"] for _ in answers] if broken and number % 2 else answers
 
-    for title, broken in (("perfect", False), ("every second broken", True), ("perfect after it", False)):
-        made = conversations(broken)
-        started, used = time.perf_counter(), _processor()
-        table, _ = judge(made, Sandbox())
-        seconds, used = time.perf_counter() - started, _processor() - used
-        result = results(table, made, whole=True)
-        print(f"{title}: {len(table)} cases in {seconds:.1f} s, {used:.1f} s of processor (target 60 s)", flush=True)
-        print("  " + ", ".join(f"{name} {cell['correct']}/{cell['cases']}" for name, cell in result["cells"].items()))
-        wanted = ("accuracy/live", "accuracy/non_live", "accuracy/multi_turn", "accuracy/average", "format/average")
-        print("  " + ", ".join(f"{name} {result['metrics'][name]:.4f}" for name in wanted), flush=True)
+            store_bfcl_answers(folder, truths, answer)
+            started, used = time.perf_counter(), _processor()
+            subprocess.run([*command, f"out={folder}"], check=True, stdout=subprocess.DEVNULL)
+            seconds, used = time.perf_counter() - started, _processor() - used
+            result = json.loads((folder / "evals/bfcl_v4/0.json").read_bytes())
+            print(
+                f"{title}: {result['n']} cases in {seconds:.1f} s, {used:.1f} s of processor (target 60 s)", flush=True
+            )
+            cells = [f"{name} {cell['correct']}/{cell['cases']}" for name, cell in result["cells"].items()]
+            print("  " + ", ".join(cells))
+            wanted = ("accuracy/live", "accuracy/non_live", "accuracy/multi_turn", "accuracy/average", "format/average")
+            print("  " + ", ".join(f"{name} {result['metrics'][name]:.4f}" for name in wanted), flush=True)
 
 
 def _processor() -> float:
@@ -92,7 +91,7 @@ def _fill(subject, folder, sampling, writer_class, generation_class) -> None:  #
 
     filler = "so we get x plus y equals z and then " * 400
     for benchmark in MATHS_BENCHMARKS:
-        asked = maths.questions(benchmark, Library(folder / "data"), None)
+        asked = maths.questions(benchmark, Library(folder / "data"))
         path = pipeline.folder(subject, benchmark) / outputs.NAME
         with writer_class(path, {"benchmark": benchmark, "sampling": {"seed": sampling.seed}}) as writer:
             for index, request in enumerate(maths.requests(asked, sampling)):

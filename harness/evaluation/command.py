@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from harness.evaluation.options import parse
 from harness.evaluation.pipeline import evaluate
@@ -23,6 +25,20 @@ from harness.evaluation.subject import subjects
 
 GROUPS = ("/live", "/non_live", "/multi_turn", "/average")
 """Endings of the metrics that are printed; all are in the file."""
+
+
+def _remarks(content: Mapping[str, Any]) -> str:
+    """What a reader must know about the outputs, in one line: what is missing, stale or damaged."""
+    found = content["outputs"].values()
+    counts = {
+        "missing": content["missing"],
+        "stale (their question is gone or changed)": content["stale"],
+        "asked again (their question had changed)": sum(item["superseded"] for item in found),
+        "damaged": sum(item["damaged_lines"] for item in found),
+        "stored twice": sum(item["repeated"] for item in found),
+    }
+    texts = [f"{count} {name}" for name, count in counts.items() if count]
+    return f"; outputs: {', '.join(texts)}" if texts else ""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
         for path in evaluate(options, subject):
             content = json.loads(path.read_bytes())
             complete = complete and bool(content["complete"])
-            print(f"{path}: n {content['n']}" + ("" if content["complete"] else ", incomplete"))
+            print(f"{path}: n {content['n']}{_remarks(content)}")
             for name, value in content["metrics"].items():
                 if "/" not in name or name.startswith("reward/") or name.endswith(GROUPS):
                     print(f"  {name:<36} {'missing' if value is None else format(value, '.4f')}")

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from harness.analysis.intervals import RESAMPLES, mean_over_questions
-from harness.evaluation.outputs import Content
+from harness.evaluation.outputs import Content, stale
 from harness.evaluation.sampling import Generation, Request, Sampling, seed_of
 from harness.rewards.batch import rescue_batch, score_batch
 from harness.tasks.library import Library
@@ -37,10 +37,10 @@ class Question:
         return Request(key, self.example.messages, seed_of(seed, key))
 
 
-def questions(benchmark: str, library: Library, limit: int | None) -> list[Question]:
-    """The questions of one benchmark, the first ``limit`` of them. UserError when the data were not fetched."""
+def questions(benchmark: str, library: Library) -> list[Question]:
+    """The questions of one benchmark. UserError when the data were not fetched."""
     examples = library.load(benchmark, "test")
-    return [Question(f"{benchmark}/{example.index}", example) for example in examples[:limit]]
+    return [Question(f"{benchmark}/{example.index}", example) for example in examples]
 
 
 def requests(asked: Sequence[Question], sampling: Sampling) -> list[Request]:
@@ -59,10 +59,16 @@ class Scored:
     stale: int
 
 
-def score(benchmark: str, asked: Sequence[Question], content: Content, sampling: Sampling) -> Scored:
-    """Score the stored outputs of one benchmark."""
+def score(
+    benchmark: str,
+    asked: Sequence[Question],
+    content: Content,
+    sampling: Sampling,
+    whole: Sequence[Question] | None = None,
+) -> Scored:
+    """Score the stored outputs of one benchmark. ``whole``: all its questions, where only a part is asked."""
     found: list[tuple[Question, Generation]] = []
-    missing, used = 0, set()
+    missing = 0
     for question in asked:
         for sample in range(sampling.samples):
             request = question.request(sample, sampling.seed)
@@ -70,7 +76,6 @@ def score(benchmark: str, asked: Sequence[Question], content: Content, sampling:
             if generation is None:
                 missing += 1
             else:
-                used.add(request.key)
                 found.append((question, generation))
     texts = [generation.text for _, generation in found]
     references = [question.example.reference for question, _ in found]
@@ -94,7 +99,8 @@ def score(benchmark: str, asked: Sequence[Question], content: Content, sampling:
             **{f"failure_{kind}": flags.astype(float) for kind, flags in scores.failures.items()},
         }
     )
-    return Scored(benchmark, table, missing, len(set(content.outputs) - used))
+    prompts = {item.identifier: item.request(0, sampling.seed).prompt_sha256 for item in whole or asked}
+    return Scored(benchmark, table, missing, stale(content, prompts))
 
 
 def results(scored: Sequence[Scored], wanted: Mapping[str, int], sampling: Sampling) -> dict[str, Any]:
@@ -140,6 +146,8 @@ def results(scored: Sequence[Scored], wanted: Mapping[str, int], sampling: Sampl
         "intervals": intervals,
         "cells": cells,
         "complete": complete,
+        "missing": sum(cell["missing"] for cell in cells.values()),
+        "stale": sum(cell["stale"] for cell in cells.values()),
         "length_limit": LENGTH_LIMIT,
         "resamples": RESAMPLES,
         "samples": sampling.samples,

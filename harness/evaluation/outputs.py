@@ -8,38 +8,42 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from harness.errors import UserError
 from harness.evaluation.sampling import Generation, Key, Request
-from harness.store.files import explained, make_folder
+from harness.store.files import explained
 
 SCHEMA = 1
 NAME = "generations.jsonl"
 _IDENTITY = ("benchmark", "model", "weights", "sampling", "template_sha256", "prompts")
 """Keys of the header in which all outputs of a file must agree."""
+_PLACE = "out=FOLDER (runs=FOLDER for a run)"
 
 
 @dataclass(frozen=True)
 class Stored:
-    """An output and the hash of the prompt it answers."""
+    """An output and the hash of the prompt it answers. ``line``: where in the file."""
 
     generation: Generation
     prompt_sha256: str
+    line: int = 0
 
 
 @dataclass
 class Content:
     """``damaged``: numbers of unreadable lines; ``repeated``: outputs that were stored more than once (the first
-    counts); ``torn``: bytes of an unfinished last line."""
+    counts); ``superseded``: outputs to another wording of a prompt, asked again since; ``torn``: bytes of an unfinished
+    last line."""
 
     header: dict[str, Any] | None = None
     outputs: dict[Key, Stored] = field(default_factory=dict)
     damaged: list[int] = field(default_factory=list)
     repeated: int = 0
+    superseded: int = 0
     torn: int = 0
 
     def answer(self, request: Request) -> Generation | None:
@@ -67,7 +71,7 @@ def read(path: Path) -> Content:
                     raise UserError(f"{path}: written by another version (schema {row['schema']}); move it away")
                 content.header = content.header or row
                 continue
-            key, stored = _output(row)
+            key, stored = _output(row, number)
         except (ValueError, KeyError, TypeError, AttributeError):
             content.damaged.append(number)
             continue
@@ -75,11 +79,17 @@ def read(path: Path) -> Content:
         if known is not None and known.prompt_sha256 == stored.prompt_sha256:
             content.repeated += 1
         else:
+            content.superseded += known is not None
             content.outputs[key] = stored
+    if content.outputs and content.header is None:
+        raise UserError(
+            f"{path}: its first line, which says how the outputs were made, is damaged: move the file away, or put the "
+            "line back"
+        )
     return content
 
 
-def _output(row: Mapping[str, Any]) -> tuple[Key, Stored]:
+def _output(row: Mapping[str, Any], line: int) -> tuple[Key, Stored]:
     key = (str(row["question"]), int(row["sample"]), int(row["turn"]), int(row["step"]))
     prompt_tokens = row["prompt_tokens"]
     generation = Generation(
@@ -89,7 +99,7 @@ def _output(row: Mapping[str, Any]) -> tuple[Key, Stored]:
         None if prompt_tokens is None else int(prompt_tokens),
         _text(row["finish"]),
     )
-    return key, Stored(generation, _text(row["prompt_sha256"]))
+    return key, Stored(generation, _text(row["prompt_sha256"]), line)
 
 
 def _text(value: Any) -> str:
@@ -98,14 +108,26 @@ def _text(value: Any) -> str:
     return value
 
 
+def stale(content: Content, prompts: Mapping[str, str], others: Collection[str] = ()) -> int:
+    """Number of outputs to questions that are no longer asked, or were asked in other words. ``prompts``: hash of the
+    (first) prompt of every question; ``others``: questions that do not count."""
+    count = 0
+    for question, sample, _, _ in content.outputs:
+        if question in others:
+            continue
+        first = content.outputs.get((question, sample, 0, 0))
+        count += question not in prompts or (first is not None and first.prompt_sha256 != prompts[question])
+    return count
+
+
 class Writer:
     """Appends outputs; one process at a time. UserError when the header of the file does not agree with ``header``."""
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
         self.path = path
-        make_folder(path.parent)
-        with explained(path):
-            self._file: IO[bytes] = open(path, "ab")  # noqa: SIM115
+        with explained(path, _PLACE):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: IO[bytes] = open(path, "ab", buffering=0)  # noqa: SIM115
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -113,8 +135,9 @@ class Writer:
             raise UserError(f"{path}: another process is writing it; wait for it, or choose another out=") from error
         try:
             self.content = read(path)
+            self._lines = max((stored.line for stored in self.content.outputs.values()), default=1)
             if self.content.torn:
-                with explained(path):
+                with explained(path, _PLACE):
                     os.ftruncate(self._file.fileno(), path.stat().st_size - self.content.torn)
             if self.content.header is None:
                 self.content.header = {"kind": "header", "schema": SCHEMA, **header}
@@ -141,7 +164,10 @@ class Writer:
                 "finish": generation.finish,
             }
         )
-        self.content.outputs[generation.key] = Stored(generation, request.prompt_sha256)
+        if generation.key in self.content.outputs:
+            self.content.superseded += 1
+        self._lines += 1
+        self.content.outputs[generation.key] = Stored(generation, request.prompt_sha256, self._lines)
 
     def close(self) -> None:
         self._file.close()
@@ -153,9 +179,10 @@ class Writer:
         self.close()
 
     def _append(self, row: Mapping[str, Any]) -> None:
-        with explained(self.path):
-            self._file.write(json.dumps(row).encode() + b"\n")
-            self._file.flush()
+        left = json.dumps(row).encode() + b"\n"
+        with explained(self.path, _PLACE):
+            while left:
+                left = left[self._file.write(left) :]
 
 
 def _agree(path: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

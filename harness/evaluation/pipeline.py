@@ -98,6 +98,7 @@ def write_result(
                 "damaged_lines": len(content.damaged),
                 "torn_bytes": content.torn,
                 "repeated": content.repeated,
+                "superseded": content.superseded,
                 "stored": len(content.outputs),
                 "sha256": digest(content),
             }
@@ -129,7 +130,8 @@ def _maths(options: Options, subject: Subject) -> list[Path]:
     library = Library(data_root(options.data_root))
     names = MATHS_BENCHMARKS if options.benchmark == MATHS else (options.benchmark,)
     sampling = asked_sampling(options, maths.SAMPLING)
-    questions = {name: maths.questions(name, library, options.limit) for name in names}
+    whole = {name: maths.questions(name, library) for name in names}
+    questions = {name: found[: options.limit] for name, found in whole.items()}
     if options.stage != "score":
         backend = subjects.backend(options, subject, sampling.context)
         for name, asked in questions.items():
@@ -141,7 +143,7 @@ def _maths(options: Options, subject: Subject) -> list[Path]:
     for name, asked in questions.items():
         content = stored(subject, name)
         sampling = _stored_sampling(content, sampling, options)
-        part = maths.score(name, asked, content, sampling)
+        part = maths.score(name, asked, content, sampling, whole[name])
         result = maths.results([part], {name: len(asked)}, sampling)
         paths.append(write_result(options, subject, name, result, part.samples, [content]))
         parts.append(part)
@@ -168,7 +170,8 @@ def _pocket(options: Options, subject: Subject) -> list[Path]:
 
     config = subject.config
     task = pocket_task(config)
-    asked = pocket.prompts(task, config, options.limit)
+    whole = pocket.prompts(task, config)
+    asked = whole[: options.limit]
     sampling = asked_sampling(options, pocket.sampling(config))
     if options.stage != "score":
         backend = pocket.backend(task, subject.run, subject.step, block=len(asked))
@@ -178,4 +181,7 @@ def _pocket(options: Options, subject: Subject) -> list[Path]:
         return []
     content = stored(subject, pocket.BENCHMARK)
     results, table = pocket.score(task, config, asked, content)
+    results["stale"] = outputs.stale(
+        content, {request.key[0]: request.prompt_sha256 for request in pocket.requests(whole, config.seed)}
+    )
     return [write_result(options, subject, pocket.BENCHMARK, results, table, [content])]

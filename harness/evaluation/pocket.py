@@ -33,8 +33,8 @@ def sampling(config: RunConfig) -> Sampling:
     return Sampling(training.temperature, training.top_p, training.max_response_tokens, None, 1, config.seed)
 
 
-def prompts(task: PocketTask, config: RunConfig, limit: int | None) -> list[Prompt]:
-    return task.evaluation_prompts(config.training.evaluation_prompts)[:limit]
+def prompts(task: PocketTask, config: RunConfig) -> list[Prompt]:
+    return list(task.evaluation_prompts(config.training.evaluation_prompts))
 
 
 def requests(asked: Sequence[Prompt], seed: int) -> list[Request]:
@@ -113,5 +113,6 @@ def score(
         "top_p": config.training.top_p,
         "samples": 1,
         "complete": not missing,
+        "missing": missing,
         "cells": {BENCHMARK: {"questions": len(asked), "outputs": len(found), "missing": missing}},
     }, table

@@ -41,7 +41,7 @@ def subjects(options: Options) -> list[Subject]:
         raise UserError(f"step={options.step} needs run=; a model or an endpoint has no steps")
     name = options.model or options.endpoint or ""
     folder = Path(options.out) if options.out else Path(OUT) / re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("_.")
-    return [Subject(name, 0, Evaluations(folder / "evals"), options.model, None, None)]
+    return [Subject(name, 0, Evaluations(folder / "evals", "out=FOLDER"), options.model, None, None)]
 
 
 def _steps(options: Options, run: Run) -> list[int]:

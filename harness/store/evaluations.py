@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.config import RunConfig
 from harness.errors import UserError
-from harness.store.files import make_folder, write_atomically
+from harness.store.files import PLACE, make_folder, write_atomically
 from harness.store.plain import dumps
 
 if TYPE_CHECKING:
@@ -27,10 +27,11 @@ def held_out_benchmark(config: RunConfig) -> str:
 
 
 class Evaluations:
-    """The evaluations of one run."""
+    """The evaluations of one run or model. ``option``: the setting that chooses another folder, for errors."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, option: str = PLACE) -> None:
         self.folder = folder
+        self._option = option
         self._listeners: list[Callable[[Mapping[str, Any]], None]] = []
 
     def subscribe(self, listener: Callable[[Mapping[str, Any]], None]) -> None:
@@ -50,13 +51,13 @@ class Evaluations:
         missing = [key for key in ("n", "metrics") if key not in results]
         if missing:
             raise ValueError(f"results of {benchmark} at step {step} lack {missing}")
-        make_folder(path.parent)
+        make_folder(path.parent, self._option)
         if per_question is not None:
             buffer = io.BytesIO()
             per_question.to_parquet(buffer, index=False)
-            write_atomically(path.with_suffix(".parquet"), buffer.getvalue())
+            write_atomically(path.with_suffix(".parquet"), buffer.getvalue(), self._option)
         content = {"schema": SCHEMA, "benchmark": benchmark, "step": int(step), **results}
-        write_atomically(path, (dumps(content, indent=1) + "\n").encode())
+        write_atomically(path, (dumps(content, indent=1) + "\n").encode(), self._option)
         for listener in self._listeners:
             listener(content)
         return path

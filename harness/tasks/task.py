@@ -21,7 +21,7 @@ class Task:
     channels: the names of its rewards, in the order of ``score``'s columns; their bounds are in ``conf/task``.
     training: (data set, split). held_out: (data set, split) never trained on, or None: then a seeded sample of the
     training examples is watched, which tells about learning and is no independent test.
-    evaluations: what a checkpoint is evaluated on: ``bfcl`` or data sets of ``harness/tasks``.
+    evaluations: what a checkpoint is evaluated on: ``bfcl_v4`` or data sets of ``harness/tasks``.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Task:
         return monitoring_set(self.training_examples(library), MONITORING_SEED, size)
 
 
-_TOOLS = ("rlla_4k", "train"), ("rlla_4k", "validation"), ("bfcl",)
+_TOOLS = ("rlla_4k", "train"), ("rlla_4k", "validation"), ("bfcl_v4",)
 
 TASKS: dict[str, Task] = {
     task.name: task

@@ -174,7 +174,7 @@ def content_of(answers: dict[tuple[str, int], tuple[str, int, str]], asked: list
 
 
 def test_scores_by_hand(data: Path) -> None:
-    asked = maths.questions("math500", Library(data), 2)
+    asked = maths.questions("math500", Library(data))[:2]
     answers = {
         ("math500/0", 0): ("\\boxed{0}", 10, "stop"),
         ("math500/0", 1): ("\\boxed{0.0}", 4001, "stop"),  # strict says no, the fallback rescues, too long
@@ -192,7 +192,7 @@ def test_scores_by_hand(data: Path) -> None:
 
 
 def test_missing_and_stale_outputs_are_counted(data: Path) -> None:
-    asked = maths.questions("math500", Library(data), 2)
+    asked = maths.questions("math500", Library(data))[:2]
     content = content_of({("math500/0", 0): ("\\boxed{0}", 10, "stop")}, asked)
     content.outputs["gone", 0, 0, 0] = Stored(Generation(("gone", 0, 0, 0), "", 1, 1, "stop"), "")
     scored = maths.score("math500", asked, content, SAMPLING)
@@ -205,7 +205,7 @@ def test_missing_and_stale_outputs_are_counted(data: Path) -> None:
 def test_the_macro_mean_needs_every_benchmark(data: Path) -> None:
     parts = []
     for name in ("math500", "minerva"):
-        asked = maths.questions(name, Library(data), 1)
+        asked = maths.questions(name, Library(data))[:1]
         answers = {(f"{name}/0", sample): ("\\boxed{0}", 10, "stop") for sample in range(2)}
         parts.append(maths.score(name, asked, content_of(answers, asked), SAMPLING))
     assert maths.results(parts, {"math500": 1, "minerva": 1}, SAMPLING)["metrics"]["accuracy"] == 1.0

@@ -57,7 +57,7 @@ def test_a_task_scores_the_channels_of_its_configuration(composer, name):
 def test_every_data_set_of_a_task_exists():
     for wanted in TASKS.values():
         for name in [wanted.training[0], *(wanted.held_out or [])[:1], *wanted.evaluations]:
-            assert name == "bfcl" or name in DATASETS
+            assert name == "bfcl_v4" or name in DATASETS
     with pytest.raises(UserError, match="did you mean 'maths'"):
         task("math")
 

@@ -15,7 +15,7 @@ from typing import Any
 from harness.evaluation.bfcl.categories import category_of, is_multi_turn
 from harness.evaluation.bfcl.parsing import Undecodable, for_execution, parse
 from harness.evaluation.bfcl.prompts import messages
-from harness.evaluation.sampling import Generation, Message, Request, seed_of
+from harness.evaluation.sampling import Generation, Key, Message, Request, seed_of
 
 Execute = Callable[[str, Sequence[Sequence[str]]], list[str]]
 
@@ -34,8 +34,8 @@ class Case:
         return is_multi_turn(category_of(self.identifier))
 
 
-def cases_of(answer: Mapping[str, Any], limit: int | None) -> list[Case]:
-    """Cases from what the worker says of a category, the first ``limit`` of them."""
+def cases_of(answer: Mapping[str, Any]) -> list[Case]:
+    """Cases from what the worker says of a category."""
     tools = answer["tools"]
     return [
         Case(
@@ -44,7 +44,7 @@ def cases_of(answer: Mapping[str, Any], limit: int | None) -> list[Case]:
             tuple(tools[index] for index in case["tools"]),
             int(answer["steps"]),
         )
-        for case in answer["cases"][:limit]
+        for case in answer["cases"]
     ]
 
 
@@ -63,10 +63,14 @@ class Conversation:
     def __post_init__(self) -> None:
         self._begin_turn()
 
+    @property
+    def key(self) -> Key:
+        """Of the output that is wanted now."""
+        return (self.case.identifier, 0, len(self.outputs) - 1, len(self.outputs[-1]))
+
     def request(self, seed: int) -> Request:
         """What to ask now."""
-        key = (self.case.identifier, 0, len(self.outputs) - 1, len(self.outputs[-1]))
-        return Request(key, self._messages(), seed_of(seed, key))
+        return Request(self.key, self._messages(), seed_of(seed, self.key))
 
     def advance(self, generation: Generation, execute: Execute) -> None:
         """Take the output to :meth:`request` in, executing its calls."""

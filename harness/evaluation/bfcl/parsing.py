@@ -46,7 +46,7 @@ def parse(output: str) -> Parsed:
     if len(block) > MAX_BLOCK_CHARACTERS:
         return Parsed((), True, 1)
     calls, broken = [], 0
-    for line in block.splitlines():
+    for line in block.split("\n"):
         if not line.strip():
             continue
         try:

@@ -103,6 +103,7 @@ def results(table: pd.DataFrame, asked: Sequence[Conversation], *, whole: bool) 
         "intervals": intervals,
         "cells": cells,
         "complete": bool(len(table) == len(asked) and len(table) > 0),
+        "missing": len(asked) - len(table),
         "whole_benchmark": whole and all(value is not None for value in values["accuracy"].values()),
         "ended_by_the_sandbox": sandboxed,
     }

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import UserError, nearest
 from harness.evaluation import outputs, pipeline
 from harness.evaluation import subject as subjects
 from harness.evaluation.bfcl import environment
-from harness.evaluation.bfcl.categories import CASES
+from harness.evaluation.bfcl.categories import CASES, category_of
 from harness.evaluation.bfcl.client import BfclWorker
-from harness.evaluation.bfcl.driver import Case, Conversation, cases_of
+from harness.evaluation.bfcl.driver import Case, Conversation, Execute, cases_of
 from harness.evaluation.bfcl.prompts import PROMPTS
 from harness.evaluation.bfcl.scores import judge, results
 from harness.evaluation.generate import Progress, generate
@@ -33,20 +33,22 @@ def evaluate_bfcl(options: Options, subject: Subject) -> list[Path]:
     sandbox = Sandbox(options.sandbox)
     sampling = pipeline.asked_sampling(options, SAMPLING)
     with BfclWorker(sandbox) as worker:
-        cases = [case for name in wanted for case in cases_of(worker.cases(name), options.limit)]
+        whole = {name: cases_of(worker.cases(name)) for name in wanted}
+        cases = [case for found in whole.values() for case in found[: options.limit]]
         if options.stage != "score":
             backend = subjects.backend(options, subject, sampling.context)
             path = pipeline.folder(subject, BENCHMARK) / outputs.NAME
             head = pipeline.header(BENCHMARK, subject, backend, sampling, PROMPTS)
             with Writer(path, head) as writer:
                 converse(cases, backend, sampling, writer, worker)
-    if options.stage == "generate":
-        return []
-    content = pipeline.stored(subject, BENCHMARK)
-    seed = int((content.header or {}).get("sampling", {}).get("seed", sampling.seed))
-    conversations = replay(cases, content, seed)
+        if options.stage == "generate":
+            return []
+        content = pipeline.stored(subject, BENCHMARK)
+        seed = int((content.header or {}).get("sampling", {}).get("seed", sampling.seed))
+        conversations = replay(cases, content, seed, worker.execute)
     table, restarts = judge(conversations, sandbox)
     result = results(table, conversations, whole=options.limit is None and len(wanted) == len(CASES))
+    result["stale"] = _stale(content, whole, seed)
     result |= {
         "bfcl_eval": environment.VERSION,
         "sandbox": sandbox.mode,
@@ -75,22 +77,53 @@ def converse(
     return conversations
 
 
-def replay(cases: Sequence[Case], content: Content, seed: int) -> list[Conversation]:
+def replay(cases: Sequence[Case], content: Content, seed: int, execute: Execute) -> list[Conversation]:
     """The conversations that the stored outputs make; one that lacks an output is ``missing``.
 
-    Nothing is executed: what the model said decides where a conversation ends. The first prompt must be the stored one.
+    Hardly anything is executed: what the model said decides where a conversation ends, and outputs that were stored one
+    after the other answer each other. The first prompt must be the stored one. Where outputs are not in order (a prompt
+    was asked again in other words, or a damaged line) the calls are executed and every prompt is compared.
     """
-    conversations = [Conversation(case) for case in cases]
-    for conversation in conversations:
-        answer = content.answer(conversation.request(seed))
-        while answer is not None:
-            conversation.advance(answer, lambda _, steps: [""] * len(steps[-1]))
-            if conversation.finished:
-                break
-            stored = content.outputs.get(conversation.request(seed).key)
-            answer = None if stored is None else stored.generation
-        conversation.missing = answer is None
+    conversations = []
+    for case in cases:
+        conversation, in_order = _replayed(case, content, seed)
+        conversations.append(conversation if in_order else _compared(case, content, seed, execute))
     return conversations
+
+
+def _replayed(case: Case, content: Content, seed: int) -> tuple[Conversation, bool]:
+    conversation = Conversation(case)
+    first = conversation.request(seed)
+    stored = content.outputs.get(first.key) if content.answer(first) else None
+    line, in_order = 0, True
+    while stored is not None:
+        line, in_order = stored.line, in_order and stored.line > line
+        conversation.advance(stored.generation, lambda _, steps: [""] * len(steps[-1]))
+        if conversation.finished:
+            return conversation, in_order
+        stored = content.outputs.get(conversation.key)
+    conversation.missing = True
+    return conversation, in_order
+
+
+def _compared(case: Case, content: Content, seed: int, execute: Execute) -> Conversation:
+    conversation = Conversation(case)
+    while not conversation.finished:
+        answer = content.answer(conversation.request(seed))
+        if answer is None:
+            conversation.missing = True
+            break
+        conversation.advance(answer, execute)
+    return conversation
+
+
+def _stale(content: Content, whole: Mapping[str, Sequence[Case]], seed: int) -> int:
+    """Stale outputs of the categories asked."""
+    prompts = {
+        case.identifier: Conversation(case).request(seed).prompt_sha256 for found in whole.values() for case in found
+    }
+    others = {key[0] for key in content.outputs if category_of(key[0]) not in whole}
+    return outputs.stale(content, prompts, others)
 
 
 def _categories(text: str | None) -> list[str]:
