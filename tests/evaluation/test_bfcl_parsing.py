@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +29,12 @@ def test_the_last_block_counts_and_broken_lines_are_skipped() -> None:
     assert for_checker(parsed) == [{"f": {"a": 1}}]
     assert parsed.broken == 3
     assert not parsed.failed
+
+
+def test_only_a_line_break_ends_a_call() -> None:
+    """JSON may hold other characters that Python counts as line ends."""
+    parsed = parse(block('{"name": "f", "parameters": {"a": "x\u2028y\u0085z"}}\r'))
+    assert for_checker(parsed) == [{"f": {"a": "x\u2028y\u0085z"}}]
 
 
 def test_the_tool_none_is_no_call() -> None:
@@ -95,6 +104,37 @@ def test_prompt_of_a_conversation() -> None:
         "<obs> You have made the tool call f(a=1). Execution returns: 7 </obs>\n\n"
         f"<user> {AFTER_EXECUTION} </user>"
     )
+
+
+def test_the_prompt_is_that_of_the_training_data(reference_material: Path) -> None:
+    """ToolRL's rows have the frame of the evaluation word for word (but for the line break at its end), its way to list
+    tools, and its dialogue: the query in user tags, an output after a blank line, its results as <obs> below it."""
+    rows = pd.read_parquet(reference_material / "data/rlla_4k_test/test.parquet")["prompt"]
+    empty = messages([], [{"role": "user", "content": "x"}], multi_turn=False)[0]["content"]
+    before, after = empty.split("\n\n\n**Steps", 1)
+    for system, user in rows:
+        assert system["content"].startswith(before + "\n1. Name: ")
+        assert system["content"].endswith(f"\n\n**Steps{after}".rstrip())
+        assert user["content"].startswith("**Dialogue Records History**\n<user> ")
+        for line in system["content"][len(before) + 1 : -len(after.rstrip()) - 9].splitlines():
+            assert line.split(" ")[0] in ("Description:", "Parameters:") or ". Name: " in line
+    with_results = [user["content"] for _, user in rows if "<obs>" in user["content"]]
+    assert len(with_results) == 7
+    history = [
+        {"role": "user", "content": "Q"},
+        {"role": "assistant", "content": "<tool_call>\nC\n</tool_call>"},
+        {"role": "tool", "name": "C", "content": "R"},
+        {"role": "assistant", "content": "<response> A </response>"},
+        {"role": "user", "content": "Q2"},
+    ]
+    ours = messages([], history, multi_turn=True)[1]["content"]
+    for text in with_results:
+        assert " </user>\n\n<think>" in text
+        assert "\n</tool_call>\n<obs> " in text
+        assert " </obs>\n\n<" in text or text.endswith(" </obs>")
+    assert " </user>\n\n<tool_call>\n" in ours
+    assert "\n</tool_call>\n<obs> " in ours
+    assert " </obs>\n\n<response> A </response>\n<user> Q2\n" in ours
 
 
 def test_the_paper_s_aggregation() -> None:

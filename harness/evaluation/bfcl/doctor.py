@@ -31,22 +31,26 @@ def check(arguments: list[str]) -> list[Finding]:
     findings.append(Finding("note" if mode == "off" else "ok", "sandbox", text))
     try:
         folder = environment.build()
-        findings.append(Finding("ok", "bfcl-eval", f"{environment.VERSION} in {folder}"))
-        with BfclWorker(sandbox, folder) as worker:
-            findings += [_count(worker), _verdicts(worker)]
     except UserError as error:
-        findings.append(Finding("problem", "bfcl-eval", str(error), f"run `{environment.SETUP}` again"))
+        return [*findings, Finding("problem", "bfcl-eval", str(error), f"run `{environment.SETUP}` again")]
+    findings.append(Finding("ok", "bfcl-eval", f"{environment.VERSION} in {folder}"))
+    anew = f"delete {folder} and run `{environment.SETUP}` again: it is built anew"
+    try:
+        with BfclWorker(sandbox, folder) as worker:
+            findings += [_count(worker, anew), _verdicts(worker, anew)]
+    except UserError as error:
+        findings.append(Finding("problem", "bfcl-eval", str(error), anew))
     return findings
 
 
-def _count(worker: BfclWorker) -> Finding:
+def _count(worker: BfclWorker, remedy: str) -> Finding:
     wrong = [name for name, count in CASES.items() if len(worker.truth(name)) != count]
     if wrong:
-        return Finding("problem", "data", f"other numbers of cases in {', '.join(wrong)}", "delete the environment")
+        return Finding("problem", "data", f"other numbers of cases in {', '.join(wrong)}", remedy)
     return Finding("ok", "data", f"{sum(CASES.values()):,} cases in {len(CASES)} categories")
 
 
-def _verdicts(worker: BfclWorker) -> Finding:
+def _verdicts(worker: BfclWorker, remedy: str) -> Finding:
     """A few ground truths must be judged right, and the same without their last call wrong."""
     for category in TRIED:
         for case, truth in list(worker.truth(category).items())[:TRIED_CASES]:
@@ -54,5 +58,5 @@ def _verdicts(worker: BfclWorker) -> Finding:
             wrong = worker.judge(case, [] if not category.startswith("multi_turn") else [[] for _ in truth.value])
             if not right[0] or wrong[0]:
                 text = f"{case}: ground truth judged {right}, nothing judged {wrong}"
-                return Finding("problem", "verdicts", text, "delete the environment and set it up again")
+                return Finding("problem", "verdicts", text, remedy)
     return Finding("ok", "verdicts", f"{len(TRIED) * TRIED_CASES} ground truths and as many empty answers judged right")
