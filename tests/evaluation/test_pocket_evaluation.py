@@ -92,6 +92,31 @@ def test_a_step_is_evaluated_and_scored_again(run: Run, capsys: pytest.CaptureFi
     assert run.evaluations.read("pocket", 3) == first
 
 
+def test_it_says_what_the_trainer_said_of_the_same_steps(run: Run, tmp_path: Path) -> None:
+    """Step 0, a kept checkpoint and the exported last step of a trained run: the same prompts, seeds and decoding, so the
+    same figures to the last bit."""
+    from harness.engines.local.trainer import train_on
+
+    training = MAPPING["training"] | {"steps": 2, "evaluate_every": 1, "learning_rate": 3e-3}
+    output = MAPPING["output"] | {"checkpoint_every": 1, "keep_checkpoints": 2}
+    config = run_config_from_mapping(MAPPING | {"training": training, "output": output})
+    trained = RunStore(tmp_path / "trained").create(config)
+    with trained.lock("test"):
+        trained.begin_attempt({})
+        train_on(config, trained, pocket_task(config))
+        trained.end_attempt("finished", None)
+    by_trainer = {step: trained.evaluations.read("pocket", step) for step in (0, 1, 2)}
+    assert by_trainer[0]["metrics"] != by_trainer[2]["metrics"]
+    assert main(["evaluate", "benchmark=pocket", f"run={trained.path}", "step=[0,1,2]"]) == 0
+    for step, expected in by_trainer.items():
+        found = trained.evaluations.read("pocket", step)
+        assert found["generation"]["engine"] == "policy"
+        assert {name: found["metrics"][name] for name in expected["metrics"]} == expected["metrics"]
+        assert [found[key] for key in ("n", "temperature", "top_p", "samples")] == [
+            expected[key] for key in ("n", "temperature", "top_p", "samples")
+        ]
+
+
 def test_an_interrupted_block_gives_the_same_outputs(run: Run) -> None:
     words = ["evaluate", "benchmark=pocket", f"run={run.path}"]
     assert main(words) == 0
