@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from figures.style import look
+from harness.analysis.crossings import crossings
 from harness.analysis.intervals import curve_band
 from harness.analysis.results import Results
 from harness.analysis.thresholds import first_crossing
 
+DASHES: Final = (0, (4, 1.5))
+GREY: Final = "#333333"
 BAND_NOTE = "Thin lines: seeds. Thick: median over seeds; band: its 95 % bootstrap over whole runs (n of at least 3)."
 
 
@@ -31,6 +34,19 @@ class Collector:
         columns = ["panel", "method", "series", "run_id", "step", "value"]
         filled = [rows for rows in self._rows if len(rows)]
         return pd.concat(filled, ignore_index=True)[columns] if filled else pd.DataFrame(columns=columns)
+
+
+def kinds(collector: Collector) -> list[Any]:
+    """Handles for a legend: what solid and dashed lines are, where published curves are drawn."""
+    from matplotlib.lines import Line2D
+
+    series = set(collector.table()["series"])
+    if not any(name.startswith("published") for name in series):
+        return []
+    handles = [Line2D([], [], color=GREY, linestyle=DASHES, linewidth=1.3, label="published")]
+    if "seed" in series:
+        handles.append(Line2D([], [], color=GREY, linewidth=1.6, label="ours"))
+    return handles
 
 
 def draw_runs(
@@ -64,7 +80,7 @@ def draw_published(
     for kind in ("median", "mean"):
         if kind in parts:
             curve = parts[kind] * scale
-            axis.plot(curve.index, curve, color=color, linewidth=1.3, linestyle=(0, (4, 1.5)))
+            axis.plot(curve.index, curve, color=color, linewidth=1.3, linestyle=DASHES)
             collector.add(panel, method, f"published {kind}", curve)
     if "q25" in parts and "q75" in parts:
         axis.fill_between(
@@ -96,6 +112,16 @@ def mark_crossings(
             zorder=5,
         )
         collector.add(panel, method, "crossing" if reached else "never", pd.Series([level], index=[step]), name)
+
+
+def mark_published_crossings(
+    axis: Any, collector: Collector, panel: str, results: Results, runs: pd.DataFrame, metric: str, level: float
+) -> None:
+    """A tick at ``level`` for each published run, where it first reached it; runs that never did have none."""
+    table = crossings(results, runs, metric, level) if len(runs) else pd.DataFrame(columns=["at"])
+    for row in table[table["at"].notna()].itertuples():
+        axis.plot([row.at], [level], marker="|", markersize=8, color=look(str(row.method)).color, linestyle="none")
+        collector.add(panel, str(row.method), "published crossing", pd.Series([level], index=[row.at]), str(row.run_id))
 
 
 def published_parts(results: Results, metric: str, *, table: str = "metrics", **wanted: object) -> dict[str, Any]:
@@ -138,16 +164,6 @@ def ours(results: Results, **wanted: object) -> pd.DataFrame:
         return runs
     largest = runs["setting_id"].value_counts().sort_index().idxmax()
     return runs[runs["setting_id"] == largest].reset_index(drop=True)
-
-
-def nothing_here(axis: Any, text: str) -> None:
-    """A panel without data says why instead of being blank."""
-    axis.text(0.5, 0.5, text, ha="center", va="center", transform=axis.transAxes, color="#666666", wrap=True)
-    axis.set_xticks([])
-    axis.set_yticks([])
-    axis.grid(False)
-    for side in ("left", "bottom"):
-        axis.spines[side].set_visible(False)
 
 
 def count_note(runs: pd.DataFrame) -> str:

@@ -18,7 +18,8 @@ def build(results: Results) -> Picture:
         Words(
             "fig01_format_density",
             "Format reward and its active-group density",
-            "Marked: the step at which a run first reaches a format reward of 0.8 (open: never).",
+            "Marked: the step at which a run of ours first reaches a format reward of 0.8 (open: never); ticks on the "
+            "dotted line: the same of each published run.",
             "Figure 1",
         ),
         [Setting("Qwen2.5-1.5B-Instruct", paper, published), Setting(POCKET, pocket)],

@@ -6,7 +6,7 @@ import matplotlib as mpl
 
 from figures import curves
 from figures.picture import Picture
-from figures.style import RC, in_order, legend_below, new_figure
+from figures.style import RC, close_gaps, in_order, leave_out, legend_below, new_figure
 from harness.analysis.results import Results
 
 METHODS = ("grpo", "gdpo", "dvao", "gd2po_hard", "dara_sym", "dara_asym")
@@ -29,19 +29,20 @@ def build(results: Results) -> Picture:
                 curves.draw_published(axis, collector, panel, method, published[method], PERCENT)
             found = set(published) | _draw(axis, collector, panel, results, paper, "bfcl_v4", metric, PERCENT)
             drawn |= found
-            _finish(axis, found, missing, panel, f"average {label} (%)")
+            _finish(axis, found, missing, panel, f"average {label} (%)", "not evaluated,\nnot published")
         for row, (metric, label, factor) in enumerate(
             (("reward/correctness", "correctness reward", 1.0), ("reward/format", "format (%)", PERCENT))
         ):
             axis, panel = axes[row][1], f"pocket, {label}"
             found = _draw(axis, collector, panel, results, pocket, "pocket", metric, factor)
             drawn |= found
-            _finish(axis, found, missing, panel, label)
+            _finish(axis, found, missing, panel, label, "not evaluated")
         axes[0][0].set_title("BFCL-v4, Qwen2.5-1.5B-Instruct")
         axes[0][1].set_title("pocket, held-out queries")
         for axis in axes[1]:
             axis.set_xlabel("training step")
-        legend_below(figure, in_order(drawn))
+        close_gaps(figure, axes)
+        legend_below(figure, in_order(drawn), curves.kinds(collector))
     caption = (
         f"Checkpoints every 10 steps. {curves.BAND_NOTE} Dashed: published mean; the runs behind a published point are "
         f"few and change with the step. Our runs: BFCL-v4: {curves.count_note(paper)}; pocket: "
@@ -77,8 +78,8 @@ def _draw(
     return found
 
 
-def _finish(axis: object, found: set[str], missing: list[str], panel: str, label: str) -> None:
+def _finish(axis: object, found: set[str], missing: list[str], panel: str, label: str, reason: str) -> None:
     axis.set_ylabel(label)  # type: ignore[attr-defined]
     if not found:
-        curves.nothing_here(axis, "not evaluated,\nnot published")
+        leave_out(axis, reason)
         missing.append(panel)

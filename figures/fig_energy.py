@@ -7,7 +7,7 @@ import pandas as pd
 
 from figures import curves
 from figures.picture import Picture
-from figures.style import MODELS, RC, new_figure
+from figures.style import MODELS, RC, close_gaps, leave_out, new_figure
 from harness.analysis.density import energy_ratio, first_cap_step, metrics_table, weighted_energy_ratio
 from harness.analysis.results import Results
 
@@ -31,7 +31,7 @@ def build(results: Results) -> Picture:
             top.set_title(title)
             if runs.empty:
                 for axis in (top, bottom):
-                    curves.nothing_here(axis, "not run")
+                    leave_out(axis, "not run")
                 missing.append(title)
                 continue
             run_id = str(runs["run_id"].iloc[0])
@@ -40,6 +40,7 @@ def build(results: Results) -> Picture:
             bottom.set_xlabel("training step")
         axes[0][0].set_ylabel("energy, length / correctness")
         axes[1][0].set_ylabel("weight of length")
+        close_gaps(figure, axes)
         _legend(figure)
     caption = (
         "Energy ratio of the two channels without weights (what gdpo sums) and with the squared density weight. Ratio "

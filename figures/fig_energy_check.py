@@ -8,7 +8,7 @@ import pandas as pd
 
 from figures import curves
 from figures.picture import Picture
-from figures.style import RC, in_order, legend_below, look, new_figure
+from figures.style import RC, close_gaps, in_order, leave_out, legend_below, look, new_figure
 from harness.analysis.density import metrics_table
 from harness.analysis.results import Results
 
@@ -29,7 +29,7 @@ def build(results: Results) -> Picture:
         for axis, (title, runs) in zip(axes[0], settings, strict=True):
             axis.set_title(title)
             if runs.empty:
-                curves.nothing_here(axis, "not run")
+                leave_out(axis, "not run")
                 missing.append(title)
                 continue
             for method in in_order(runs["method"]):
@@ -40,6 +40,7 @@ def build(results: Results) -> Picture:
             axis.plot([low, high], [low, high], color="#333333", linewidth=0.6, linestyle=":")
             axis.set_xlabel("B x density x (G - 1)")
         axes[0][0].set_ylabel("energy")
+        close_gaps(figure, axes)
         legend_below(figure, in_order(drawn))
     caption = (
         "One point per step, run and channel. Dotted: equality, which holds exactly for eps = 0 (arXiv 2610.00574, "

@@ -7,13 +7,14 @@ import pandas as pd
 
 from figures import curves
 from figures.picture import Picture
-from figures.style import RC, in_order, legend_below, look, new_figure
+from figures.style import RC, close_gaps, in_order, leave_out, legend_below, look, new_figure
 from harness.analysis.crossings import crossings
 from harness.analysis.results import Results
 
 METHODS = ("grpo", "gdpo", "dara_sym", "dara_asym")
 SIZES = (4, 8, 16, 32)
-BELOW = -0.06
+BELOW = {method: -0.06 - 0.055 * place for place, method in enumerate(METHODS)}
+"""Where the crossings of each method stand, below the curves."""
 
 
 def build(results: Results) -> Picture:
@@ -31,17 +32,19 @@ def build(results: Results) -> Picture:
                 found = _published(axis, collector, panel, results, size) if row == 0 else set()
                 found |= _ours(axis, collector, panel, results, runs[runs["method"].isin(METHODS)])
                 if not found:
-                    curves.nothing_here(axis, "not run")
+                    leave_out(axis, "not run")
                     missing.append(panel)
                 else:
-                    axis.set_ylim(-0.13, 1.02)
+                    axis.set_ylim(-0.29, 1.02)
+                    axis.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
                 if len(runs):
                     notes.append(f"{panel}: {curves.count_note(runs[runs['method'].isin(METHODS)])}")
                 if column == 0:
                     axis.set_ylabel(f"{name}\nformat density")
-                if row == 1 or not len(pocket):
+                if row == 1:
                     axis.set_xlabel("training step")
-        legend_below(figure, list(METHODS))
+        close_gaps(figure, axes)
+        legend_below(figure, list(METHODS), curves.kinds(collector))
     caption = (
         "Dashed lines: published medians over runs. Markers below zero: first step with a format reward of 0.8, one a "
         "run; open at the last step: never. Responses a step are the same at every G. "
@@ -81,14 +84,14 @@ def _ours(axis: object, collector: curves.Collector, panel: str, results: Result
 def _markers(axis: object, collector: curves.Collector, panel: str, results: Results, runs: pd.DataFrame) -> None:
     if runs.empty:
         return
-    table = crossings(results, runs, "reward/format", 0.8)
+    table = crossings(results, runs[runs["method"].isin(METHODS)], "reward/format", 0.8)
     for row in table.itertuples():
         appearance = look(str(row.method))
         reached = not pd.isna(row.at)
         step = row.at if reached else row.last
         axis.plot(  # type: ignore[attr-defined]
             [step],
-            [BELOW],
+            [BELOW[str(row.method)]],
             marker=appearance.marker,
             markersize=4,
             color=appearance.color,

@@ -6,7 +6,7 @@ import matplotlib as mpl
 
 from figures import curves
 from figures.picture import Picture
-from figures.style import RC, in_order, legend_below, new_figure
+from figures.style import RC, close_gaps, in_order, leave_out, legend_below, new_figure
 from harness.analysis.results import Results
 
 PERCENT = 100.0
@@ -38,11 +38,12 @@ def build(results: Results) -> Picture:
                         found.add(method)
                 axis.set_ylabel(label)
                 if not found:
-                    curves.nothing_here(axis, "not evaluated,\ncurves not published")
+                    leave_out(axis, "not evaluated,\ncurves not published" if benchmark == "maths" else "not evaluated")
                     missing.append(panel)
                 elif row == 1:
                     axis.set_xlabel("training step")
                 drawn |= found
+        close_gaps(figure, axes)
         legend_below(figure, in_order(drawn))
     caption = (
         "The paper draws these curves for DeepSeek-R1-7B; their values are not in the public record, only the first "

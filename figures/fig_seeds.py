@@ -7,7 +7,7 @@ import pandas as pd
 
 from figures import curves
 from figures.picture import Picture
-from figures.style import MODELS, RC, in_order, look, new_figure
+from figures.style import MODELS, RC, close_gaps, in_order, leave_out, look, new_figure
 from harness.analysis.quantities import values
 from harness.analysis.results import Results
 
@@ -35,11 +35,12 @@ def build(results: Results) -> Picture:
                 table = values(results, runs, quantity) if len(runs) else pd.DataFrame(columns=["value"])
                 table = table.dropna(subset=["value"])
                 if table.empty:
-                    curves.nothing_here(axis, "not run")
+                    leave_out(axis, "not run")
                     missing.append(panel)
                     continue
                 _draw(axis, collector, panel, table, factor)
                 axis.set_ylabel(label)
+        close_gaps(figure, axes)
     caption = (
         "One marker a run at its last step (training rewards: mean of the last five steps), with the mean as a bar. "
         "Every run with a value is shown, also those that published means leave out. "

@@ -7,7 +7,7 @@ import pandas as pd
 
 from figures import curves
 from figures.picture import Picture
-from figures.style import MODELS, RC, in_order, legend_below, look, new_figure
+from figures.style import MODELS, RC, close_gaps, in_order, leave_out, legend_below, look, new_figure
 from harness.analysis.crossings import crossings
 from harness.analysis.results import Results
 
@@ -34,14 +34,15 @@ def build(results: Results) -> Picture:
             drawn |= found
             notes.append(f"{title}: {curves.count_note(mine)}")
             if not found:
-                curves.nothing_here(axis, "not run")
+                leave_out(axis, "not run")
                 missing.append(title)
                 continue
             axis.set_xticks(range(len(LEVELS)), [f"{level:.0%}" for level in LEVELS])
             axis.set_xlabel("length compliance")
             axis.set_ylim(bottom=0)
         axes[0][0].set_ylabel("first stable step")
-        legend_below(figure, in_order(drawn))
+        close_gaps(figure, axes)
+        legend_below(figure, in_order(drawn), curves.kinds(collector))
     caption = (
         "First step t whose trailing 10-step mean of the length reward, before filtering, is at least the level and "
         "stays so through t + 20. Dashed: published (decoded from the page's figure). Never stably crossed: "
@@ -77,7 +78,7 @@ def _draw(
         places = [LEVELS.index(level) for level in known["level"]]
         steps = known["at"].fillna(known["last"])
         reached = known["at"].notna().to_numpy()
-        style = (0, (4, 1.5)) if published else "-"
+        style = curves.DASHES if published else "-"
         axis.plot(places, steps, color=appearance.color, linestyle=style, linewidth=1.2)  # type: ignore[attr-defined]
         for place, step, filled in zip(places, steps, reached, strict=True):
             axis.plot(  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ import pandas as pd
 
 from figures import curves
 from figures.picture import Picture
-from figures.style import MODELS, RC, in_order, look, new_figure
+from figures.style import MODELS, RC, close_gaps, in_order, leave_out, look, new_figure
 from harness.analysis.crossings import as_crossings, crossings
 from harness.analysis.results import Results
 from harness.analysis.survival import survival
@@ -29,17 +29,18 @@ def build(results: Results) -> Picture:
     notes = []
     with mpl.rc_context(RC):
         rows = max(len(set(runs["method"])) for _, runs in settings)
-        figure, axes = new_figure(len(settings), 1, width=2.9, height=max(1.6, 0.27 * rows + 0.7))
+        figure, axes = new_figure(len(settings), 1, width=2.9, height=max(1.6, 0.36 * rows + 0.7))
         for axis, (title, runs) in zip(axes[0], settings, strict=True):
             axis.set_title(title)
             runs = runs[runs["method"] != "base"]
             table = crossings(results, runs, "reward/format", LEVEL) if len(runs) else pd.DataFrame()
             if table.empty or not (table["last"] > 0).any():
-                curves.nothing_here(axis, "not run")
+                leave_out(axis, "not run")
                 missing.append(title)
                 continue
             notes.append(f"{title}: {_draw(axis, collector, title, table)}")
-            axis.set_xlabel("first step with format reward >= 0.8")
+            axis.set_xlabel("first step with format reward \u2265 0.8")
+        close_gaps(figure, axes)
     caption = (
         "One marker a run (vertical offsets only separate them); open: never, at the last observed step; a thin line "
         "leads back to the last step without it where a run was observed at few steps only. Bar: "
@@ -66,7 +67,7 @@ def _draw(axis: object, collector: curves.Collector, panel: str, table: pd.DataF
         for number, row in enumerate(part.itertuples()):
             reached = not pd.isna(row.at)
             step = row.at if reached else row.last
-            height = place + (number - (len(part) - 1) / 2) * min(0.1, 0.6 / max(len(part), 1))
+            height = place + (number - (len(part) - 1) / 2) * min(0.16, 0.7 / max(len(part), 1))
             axis.plot(  # type: ignore[attr-defined]
                 [step],
                 [height],

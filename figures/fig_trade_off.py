@@ -8,7 +8,7 @@ import pandas as pd
 
 from figures import curves
 from figures.picture import Picture
-from figures.style import MODELS, RC, in_order, legend_below, look, new_figure
+from figures.style import MODELS, RC, close_gaps, in_order, leave_out, legend_below, look, new_figure
 from harness.analysis.quantities import values
 from harness.analysis.results import Results
 
@@ -29,13 +29,14 @@ def build(results: Results) -> Picture:
             places = [_place(results, published, "published"), _place(results, mine, "ours")]
             points = pd.concat(places, ignore_index=True)
             if points.empty:
-                curves.nothing_here(axis, "not run,\nnot published")
+                leave_out(axis, "not run,\nnot published")
                 missing.append(title)
                 continue
             _draw(axis, collector, title, points)
             drawn |= set(points["method"]) - {"base"}
             axis.set_xlabel("over 4,000 tokens (%)")
         axes[0][0].set_ylabel("accuracy (%)")
+        close_gaps(figure, axes)
         legend_below(figure, in_order(drawn))
     caption = (
         "Macro means over five benchmarks: published at step 50 (open), ours at the last step (filled). Dotted: "

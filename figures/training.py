@@ -9,7 +9,7 @@ import matplotlib as mpl
 
 from figures import curves
 from figures.picture import Picture
-from figures.style import RC, in_order, legend_below, new_figure
+from figures.style import RC, close_gaps, in_order, leave_out, legend_below, new_figure
 from harness.analysis.results import Results
 
 
@@ -41,7 +41,7 @@ class Words:
     paper_item: str = ""
 
 
-POCKET = "pocket (small model, generated task)"
+POCKET = "pocket (generated task)"
 
 
 def training_picture(
@@ -71,19 +71,26 @@ def training_picture(
                 found = _draw(axis, collector, panel, results, runs, setting, measure, methods)
                 drawn |= found
                 if not found:
-                    curves.nothing_here(axis, "not run,\nnot published")
+                    leave_out(axis, _reason(runs, setting))
                     missing.append(panel)
                 elif measure.limits:
                     axis.set_ylim(*measure.limits)
                 if row == 0:
                     axis.set_title(setting.title)
-                if row == len(measures) - 1 and found:
+                if row == len(measures) - 1:
                     axis.set_xlabel("training step")
                 if column == 0 or not (axes[row][0].lines):
                     axis.set_ylabel(measure.label)
-        legend_below(figure, in_order(drawn))
+        close_gaps(figure, axes)
+        legend_below(figure, in_order(drawn), curves.kinds(collector))
     caption = f"{words.caption} {curves.BAND_NOTE} Dashed: published. Our runs: {'; '.join(counts)}."
     return Picture(words.name, words.title, caption, figure, collector.table(), words.paper_item, tuple(missing))
+
+
+def _reason(runs: object, setting: Setting) -> str:
+    if len(runs):  # type: ignore[arg-type]
+        return "not measured here"
+    return "not run" if setting.published is None else "not run,\ncurves not published"
 
 
 def _draw(
@@ -104,6 +111,10 @@ def _draw(
         if methods is None or method in methods:
             curves.draw_published(axis, collector, panel, method, published[method])
             found.add(method)
+    if setting.published is not None and measure.level is not None:
+        stated = results.runs(source="published", **setting.published)
+        stated = stated[stated["method"].isin(found)]
+        curves.mark_published_crossings(axis, collector, panel, results, stated, measure.metric, measure.level)
     for method in in_order(runs["method"]):  # type: ignore[index]
         own = results.curves(measure.metric, runs[runs["method"] == method])  # type: ignore[index]
         if own:
