@@ -93,8 +93,8 @@ def test_a_step_is_evaluated_and_scored_again(run: Run, capsys: pytest.CaptureFi
 
 
 def test_it_says_what_the_trainer_said_of_the_same_steps(run: Run, tmp_path: Path) -> None:
-    """Step 0, a kept checkpoint and the exported last step of a trained run: the same prompts, seeds and decoding, so the
-    same figures to the last bit."""
+    """Step 0, a kept checkpoint and the exported last step of a trained run: the same prompts, seeds and decoding, so
+    the same figures to the last bit."""
     from harness.engines.local.trainer import train_on
 
     training = MAPPING["training"] | {"steps": 2, "evaluate_every": 1, "learning_rate": 3e-3}
