@@ -16,6 +16,7 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "verl.trainer.ppo.core_algos:register_adv_est": ("name_or_enum",),
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer.step": ("self", "metrics", "timing_raw"),
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer.fit": ("self", "agent_loop_manager"),
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._init_tokenizer": ("self",),
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer.prepare_step": ("self",),
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer._add_prompts_to_generate": ("self", "num_prompts"),
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer._submit_batch_to_rollout": ("self", "batch"),

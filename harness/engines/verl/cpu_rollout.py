@@ -3,13 +3,15 @@
 verl imports this module in every process that looks up a rollout (``actor_rollout_ref.model.external_lib``). It adds
 one name to verl's two rollout registries: a client inside each FSDP worker that pushes weights, and a replica that
 starts the server actor to which the agent loops talk. The server decodes whatever requests wait as one batch with a
-key-value cache; finished rows leave the batch.
+key-value cache; a finished row leaves the batch and is answered at once: its reward is computed while the others are
+decoded.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import ray
@@ -21,7 +23,7 @@ from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
 
 NAME = "hf_cpu"
-GATHER_SECONDS = 0.05
+GATHER_SECONDS = 0.03
 
 
 class Request(NamedTuple):
@@ -119,16 +121,19 @@ class Server:
                 by_sampling.setdefault(request.sampling, []).append(request)
             for requests in by_sampling.values():
                 try:
-                    answers = await asyncio.to_thread(self._decode, requests)
+                    await asyncio.to_thread(self._answer, requests, asyncio.get_running_loop())
                 except Exception as error:
                     for request in requests:
-                        request.answer.set_exception(error)
-                else:
-                    for request, answer in zip(requests, answers, strict=True):
-                        request.answer.set_result(answer)
+                        if not request.answer.done():
+                            request.answer.set_exception(error)
+
+    def _answer(self, requests: list[Request], loop: asyncio.AbstractEventLoop) -> None:
+        for row, answer in self._decode(requests):
+            loop.call_soon_threadsafe(requests[row].answer.set_result, answer)
 
     @torch.inference_mode()
-    def _decode(self, requests: list[Request]) -> list[tuple[list[int], list[float]]]:
+    def _decode(self, requests: list[Request]) -> Iterator[tuple[int, tuple[list[int], list[float]]]]:
+        """Place, tokens and log-probabilities of each request, as it is finished."""
         longest = max(len(request.prompt) for request in requests)
         tokens = torch.full((len(requests), longest), self.padding)
         mask = torch.zeros((len(requests), longest), dtype=torch.long)
@@ -152,8 +157,10 @@ class Server:
                 answers[row][1].append(chance)
                 if value not in self.stops and len(answers[row][0]) < requests[row].limit:
                     keep.append(place)
+                else:
+                    yield row, answers[row]
             if not keep:
-                return answers
+                return
             cache = output.past_key_values
             if len(keep) < len(alive):
                 chosen = torch.tensor(keep)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.config import RunConfig, run_id
 from harness.engines.verl import data, mapping, process
+from harness.engines.verl.arguments import command_line
 
 FOLDER = ".verl/dry_run"
 
@@ -18,7 +19,7 @@ def write_commands(configs: Sequence[RunConfig], runs: Path) -> None:
     paths = []
     for config in configs:
         run = runs.absolute() / run_id(config)
-        arguments = mapping.command_line(mapping.overrides(config, data.expected(config, run), run, 1))
+        arguments = command_line(mapping.overrides(config, data.expected(config, run), run, 1))
         paths.append(folder / f"{run.name}.sh")
         paths[-1].write_text(process.command_text(config, arguments), encoding="utf-8")
     print(f"\n{len(paths)} command(s) for verl in {folder}; the first, {paths[0].name}:\n")

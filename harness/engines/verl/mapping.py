@@ -1,14 +1,12 @@
 """From a run's configuration to verl's: every number of the run as an override of verl's own configuration.
 
-:func:`overrides` is pure. :func:`compose` lets Hydra and verl's dataclasses check the result. What verl cannot express
+:func:`overrides` is pure; :mod:`harness.engines.verl.arguments` lets verl check the result. What verl cannot express
 is in docs/deviations.md.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,6 +66,7 @@ def check(config: RunConfig, prompts: int | None = None) -> Options:
     ):
         if value not in valid:
             raise UserError(f"{key}={value} is unknown to engine=verl: {nearest(value, valid)}")
+    _require_channels(config)
     if config.engine.nodes < 1 or (config.engine.device == "cuda" and config.engine.gpus_per_node < 1):
         raise UserError(
             f"engine.nodes={config.engine.nodes}, engine.gpus_per_node={config.engine.gpus_per_node}: engine=verl on "
@@ -92,6 +91,20 @@ def check(config: RunConfig, prompts: int | None = None) -> Options:
             "training.responses_per_step (and training.candidate_prompts)"
         )
     return options
+
+
+def _require_channels(config: RunConfig) -> None:
+    """UserError for a channel that the task's rewards do not have, before hours are spent on its first step."""
+    from harness.rewards.batch import score_batch
+
+    task = config.task.name
+    try:
+        known = list(score_batch(task, [], [], [], length_limit=config.data.length_limit).channels)
+    except ValueError as error:
+        raise UserError(f"task={task}, data={config.data.name}: {error}") from error
+    for name in config.task.channels:
+        if name not in known:
+            raise UserError(f"task.channels.{name} is no reward of task={task}: {nearest(name, known)}")
 
 
 def overrides(config: RunConfig, inputs: Inputs, run: Path, attempt: int) -> dict[str, Any]:
@@ -317,7 +330,7 @@ def _cpu(config: RunConfig) -> dict[str, Any]:
         f"+{model}.override_config.attn_implementation": "sdpa",
         f"{model}.use_remove_padding": False,
         f"{model}.enable_gradient_checkpointing": False,
-        "actor_rollout_ref.actor.use_dynamic_bsz": False,
+        "actor_rollout_ref.actor.use_dynamic_bsz": True,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
     }
     for role in ("actor", "ref"):
@@ -363,60 +376,3 @@ def sees_reward_kl(config: RunConfig) -> bool:
     training = config.training
     applied = training.reward_kl_methods == "summed" and training.reward_kl_coefficient != 0.0
     return applied and config.method.name in SUMMED_REWARD_METHODS
-
-
-def command_line(values: Mapping[str, Any]) -> list[str]:
-    """The overrides as arguments of ``python -m verl.trainer.main_ppo``."""
-    return [f"{key}={hydra_value(value)}" for key, value in values.items()]
-
-
-_WORDS = ("null", "true", "false", "inf", "nan")
-"""Texts that Hydra reads as something else unless they are quoted."""
-
-
-def hydra_value(value: Any) -> str:
-    """A plain value in Hydra's override grammar; texts are quoted, so that any path is one value."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {hydra_value(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(hydra_value(item) for item in value) + "]"
-    if re.fullmatch(r"[A-Za-z/][\w./:-]*", str(value)) and str(value).lower() not in _WORDS:
-        return str(value)
-    # A backslash is one, except before the closing or an inner quote.
-    text = re.sub(r"(\\*)('|$)", lambda match: 2 * match[1] + (match[2] and "\\'"), str(value))
-    return f"'{text}'"
-
-
-def compose(arguments: list[str]) -> Any:
-    """verl's whole configuration with these overrides, checked by verl: its dataclasses and its ``validate_config``.
-
-    Raises UserError with verl's message when it does not accept them. Needs verl installed.
-    """
-    import contextlib
-    import io
-
-    import verl.trainer
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import validate_config
-
-    folder = Path(next(iter(verl.trainer.__path__))) / "config"
-    try:
-        with initialize_config_dir(str(folder), version_base=None):
-            config = hydra_compose("ppo_trainer", overrides=arguments)
-        with contextlib.redirect_stdout(io.StringIO()):
-            validate_config(
-                config,
-                use_reference_policy=need_reference_policy(config),
-                use_critic=need_critic(config),
-            )
-    except Exception as error:
-        raise UserError(f"verl does not accept the configuration: {' '.join(str(error).split())}") from error
-    return config

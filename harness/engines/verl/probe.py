@@ -13,6 +13,7 @@ import numpy as np
 from harness.compose import run_config_from_mapping
 from harness.config import RunConfig
 from harness.engines.verl import mapping
+from harness.engines.verl.arguments import command_line, compose
 from harness.errors import UserError
 from harness.launch.findings import Finding
 from harness.rewards.batch import score_batch
@@ -42,7 +43,7 @@ def _configuration(config: RunConfig) -> Finding:
         str(config.model.path or "pocket"), Path("train.parquet"), Path("held_out.parquet"), sys.maxsize
     )
     try:
-        mapping.compose(mapping.command_line(mapping.overrides(config, inputs, Path("run"), 1)))
+        compose(command_line(mapping.overrides(config, inputs, Path("run"), 1)))
     except UserError as error:
         return Finding("problem", "configuration", str(error), "change the setting that is named")
     return Finding("ok", "configuration", "verl accepts it")

@@ -15,6 +15,7 @@ from typing import Any
 
 from harness.config import RunConfig
 from harness.engines.verl import child, compatibility, mapping, storage
+from harness.engines.verl.arguments import command_line
 from harness.errors import UserError
 from harness.store import Run
 from harness.store.files import make_folder
@@ -60,7 +61,7 @@ def write_plan(config: RunConfig, run: Path, values: dict[str, Any]) -> Path:
     """Write the overrides and the command that is equivalent to what the engine starts; returns the command's file."""
     folder = run / "verl"
     make_folder(folder)
-    arguments = mapping.command_line(values)
+    arguments = command_line(values)
     (folder / child.ARGUMENTS).write_text("\n".join(arguments) + "\n", encoding="utf-8")
     path = folder / "command.sh"
     path.write_text(command_text(config, arguments), encoding="utf-8")

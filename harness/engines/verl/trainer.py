@@ -26,6 +26,7 @@ from harness.engines.verl.estimators import ChannelBatch, channels_of_batch
 from harness.engines.verl.metrics import aggregation_metrics, response_metrics
 from harness.engines.verl.recorder import Recorder
 from harness.engines.verl.sampler import GroupSampler
+from harness.errors import UserError, nearest
 
 MODE = "sync"
 
@@ -44,12 +45,20 @@ class MultiRewardTrainer(PPOTrainerSync):
             from harness.engines.verl import plugin
 
             plugin.register_method(str(config.algorithm.adv_estimator))
+        self._batch: Any = None
         estimator = ADV_ESTIMATOR_REGISTRY.get(str(config.algorithm.adv_estimator))
         self.ours = getattr(estimator, "__module__", "") == "harness.engines.verl.estimators"
         self.recorder = Recorder.of(config)
         self._candidates: int | None = None
         if isinstance(self.replay_buffer, GroupSampler):
             self._candidates = self.replay_buffer.candidates
+
+    def _init_tokenizer(self) -> None:
+        """The first thing verl sets up; a user's own estimator is registered by then, the workers are not there yet."""
+        super()._init_tokenizer()
+        name = str(self.config.algorithm.adv_estimator)
+        if name not in ADV_ESTIMATOR_REGISTRY:
+            raise UserError(f"algorithm.adv_estimator={name} is unknown: {nearest(name, ADV_ESTIMATOR_REGISTRY)}")
 
     # Generation.
 
@@ -68,7 +77,7 @@ class MultiRewardTrainer(PPOTrainerSync):
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         start = time.monotonic()
-        batch = super().step(metrics, timing_raw)
+        batch = self._batch = super().step(metrics, timing_raw)
         if self.recorder is not None:
             self.recorder.after_step(self.global_steps, metrics, time.monotonic() - start)
         return batch
@@ -134,7 +143,7 @@ class MultiRewardTrainer(PPOTrainerSync):
     def on_step_end(self) -> None:
         super().on_step_end()
         if self.recorder is not None:
-            self.recorder.end_of_step(self)
+            self.recorder.end_of_step(self, self._batch)
 
 
 def reward_infos(batch: Any) -> list[Mapping[str, Any]]:

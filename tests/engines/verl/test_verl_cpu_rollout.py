@@ -48,7 +48,8 @@ def decode(server, sampling, limits):
     from harness.engines.verl.cpu_rollout import Request
 
     requests = [Request(prompt, limit, sampling, None) for prompt, limit in zip(PROMPTS, limits, strict=True)]
-    return server._decode(requests)
+    answers = dict(server._decode(requests))
+    return [answers[row] for row in range(len(requests))]
 
 
 def log_probabilities(server, prompt, answer):

@@ -35,12 +35,15 @@ def infos_of(channels: dict[str, list[Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def run_python(arguments: list[str], *, timeout: float, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_python(
+    arguments: list[str], *, timeout: float, standard_input: str | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """A subprocess from the root of the repository."""
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
         env={**os.environ, **environment},
+        input=standard_input,
         capture_output=True,
         text=True,
         timeout=timeout,
