@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +29,21 @@ ROOT = Path(__file__).resolve().parents[2]
 class Started:
     """A job process of one run of the stand-in engine."""
 
-    def __init__(self, folder: Path, *, notice: int = 60, steps: int = 200, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, *, notice: int = 60, steps: int = 200, evaluates: bool = False, **options: Any
+    ) -> None:
+        """``evaluates``: the job evaluates two steps, with the stand-in for ``python -m harness evaluate``."""
         package = folder / "plugins" / "standin"
         package.mkdir(parents=True)
         (package / "__init__.py").touch()
         (package / "engine.py").write_text((Path(__file__).parent / "slurm_engine.py").read_text())
+        (package.parent / "sitecustomize.py").write_text("import stand_in_evaluate\nstand_in_evaluate.install()\n")
         store = RunStore(folder / "runs")
         self.run = store.create(small_config(steps=steps, engine="standin.engine", options=options))
-        self.submission = Submission.create(
-            store.root, {0: Task("train", self.run.run_id)}, settings={"signal_seconds": notice, "nodes": 1}
-        )
+        task = Task("train", self.run.run_id)
+        if evaluates:
+            task = Task("evaluate", self.run.run_id, "pocket", ("pocket", "0,2"))
+        self.submission = Submission.create(store.root, {0: task}, settings={"signal_seconds": notice, "nodes": 1})
         self.calls = folder / "calls"
         scontrol = folder / "bin" / "scontrol"
         scontrol.parent.mkdir()
@@ -47,7 +54,8 @@ class Started:
         scontrol.chmod(0o755)
         self.environment = {
             **os.environ,
-            "PYTHONPATH": f"{ROOT}:{package.parent}",
+            "PYTHONPATH": f"{ROOT}:{package.parent}:{ROOT / 'tests' / 'launch'}",
+            "STAND_IN": json.dumps(options),
             "PATH": f"{scontrol.parent}:{os.environ['PATH']}",
             "SLURM_JOB_ID": "5",
         }
@@ -80,6 +88,28 @@ def test_notice_saves_and_requeues(tmp_path: Path) -> None:
     assert job.events() == ["started", "requeued"]
     assert "requeue 5" in job.calls.read_text().splitlines()
     assert job.run.status().state == "interrupted"
+
+
+def test_evaluation_is_ended_before_the_limit_requeued_and_continued(tmp_path: Path) -> None:
+    job = Started(tmp_path, evaluates=True, seconds=20.0)
+    answers = job.run.path / "evals" / "pocket" / "0" / "answers.txt"
+    process = job.start()
+    wait_until(lambda: answers.exists() and len(answers.read_text().split()) >= 1)
+    process.send_signal(signal.SIGUSR2)
+    assert process.wait(60) == -signal.SIGKILL, "ended by SLURM's requeue"
+    job.environment["STAND_IN"] = json.dumps({"fail_at": 2})
+    assert job.start().wait(60) == 1
+    assert answers.read_text().split() == [str(number) for number in range(10)], "no question twice"
+    assert job.events() == ["started", "requeued", "started", "ended"]
+    assert job.start().wait(60) == 1
+    assert len((job.run.path / "evaluated.txt").read_text().splitlines()) == 3, "a failed step is not repeated"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_worker_that_does_not_save_in_time_is_given_up_and_requeued(tmp_path: Path) -> None:

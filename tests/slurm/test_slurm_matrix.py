@@ -155,19 +155,6 @@ def test_uncommitted_changes_are_recorded_or_refused(shell: Shell) -> None:
     assert "CHANGED = 1" in content["code"][code["diff_sha256"]]
 
 
-def test_evaluation_follows_training_and_collect_follows_all(shell: Shell) -> None:
-    launcher = ("evaluate=[{benchmark: look, command: [status, --json, --runs, '{runs}']}]", "array_parallelism=1")
-    shell.launch("method=gdpo,grpo", launcher=launcher, seconds=0.3)
-    names = {run.name for run in shell.folders()}
-    assert len(shell.queue()) == 4
-    shell.wait(lambda: not shell.queue(), 90, "the queue to be empty")
-    outputs = [path.read_text() for path in shell.outputs() if '"state"' in path.read_text()]
-    assert len(outputs) == 2
-    for output in outputs:
-        assert '"done"' in output
-        assert any(name in output for name in names)
-
-
 def test_cancel_and_logs_by_pattern(shell: Shell) -> None:
     shell.launch("method=gdpo,grpo", launcher=("sbatch={begin: 'now+1hour'}",))
     output = shell.harness("cancel", "*-gdpo-*", "--runs", str(shell.runs))
