@@ -6,7 +6,7 @@ what they cost: docs/statistics.md.
 """
 
 from harness.analysis.claims import Claims, load_claims
-from harness.analysis.compare import Comparison, compare, compare_all, compare_questions
+from harness.analysis.compare import Comparison, compare, compare_all
 from harness.analysis.crossings import crossings, held_out_crossings, learning_speed
 from harness.analysis.density import density_summary, energy_ratio, metrics_table, weighted_energy_ratio
 from harness.analysis.intervals import (
@@ -19,6 +19,7 @@ from harness.analysis.intervals import (
 )
 from harness.analysis.permutation import holm
 from harness.analysis.quantities import printed, values
+from harness.analysis.questions import NoQuestions, difference_over_questions
 from harness.analysis.results import Results, load_results
 from harness.analysis.selection import Selection, load_selection, started, summary
 from harness.analysis.survival import Survival, logrank, survival
@@ -38,16 +39,17 @@ __all__ = [
     "Comparison",
     "Crossing",
     "Interval",
+    "NoQuestions",
     "Results",
     "Selection",
     "Survival",
     "Verdict",
     "compare",
     "compare_all",
-    "compare_questions",
     "crossings",
     "curve_band",
     "density_summary",
+    "difference_over_questions",
     "energy_ratio",
     "first_crossing",
     "held_out_crossings",

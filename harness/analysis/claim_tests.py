@@ -30,9 +30,13 @@ from scipy import special
 from harness.analysis import effects
 from harness.analysis.claims import Claim
 from harness.analysis.compare import Comparison, compare
+from harness.analysis.intervals import Interval
 from harness.analysis.permutation import exchange_test, trend_test
 from harness.analysis.results import Results
 from harness.analysis.samples import Sample, sample
+
+SHARES: Final = ("bfcl_v4:", "maths:")
+"""Benchmarks whose quantities are shares."""
 
 
 @dataclass(frozen=True)
@@ -102,17 +106,47 @@ def _directed(evidence: Evidence, method: str, others: Sequence[str], *, sign: i
     agrees = all(item.difference.estimate * sign > 0 for item in found)
     smallest = max(_smallest_one_sided(item) for item in found)
     test = f"one-sided {found[0].test}, alpha {evidence.alpha:g}"
-    if max(p) <= evidence.alpha:
-        verdict, reason = "holds", f"p = {max(p):.3g}"
-    elif min(opposite) <= evidence.alpha:
-        worst = others[int(np.argmin(opposite))]
-        verdict, reason = "fails", f"{worst} is the other way, p = {min(opposite):.3g}"
+    if max(p) > evidence.alpha >= min(opposite):
+        item = found[int(np.argmin(opposite))]
+        verdict, reason = "fails", f"the other way: {_difference(item, evidence.quantity)}, p = {min(opposite):.3g}"
     else:
-        verdict = "insufficient"
-        reason = f"p = {max(p):.3g}, the smallest possible here is {smallest:.3g}"
-    notes = "; ".join(f"against {item.against}: {item.note}" for item in found if item.note)
-    reason += f" ({notes})" if notes else ""
+        verdict = "holds" if max(p) <= evidence.alpha else "insufficient"
+        hardest = max(range(len(found)), key=lambda place: (p[place], -sign * found[place].difference.estimate))
+        item = found[hardest]
+        reason = f"{_difference(item, evidence.quantity)}, p = {max(p):.3g}"
+        reason += "" if verdict == "holds" else f" (smallest possible here {smallest:.3g})"
+    reason += _notes(found)
     return _outcome(verdict, agrees, reason, test, samples, max(p), smallest)
+
+
+def _notes(found: Sequence[Comparison]) -> str:
+    """What a reader has to know about the comparisons, said once where it is the same for all."""
+    notes = [item.note for item in found]
+    if len(set(notes)) == 1:
+        return f" ({notes[0]})" if notes[0] else ""
+    return f" ({'; '.join(f'against {item.against}: {item.note}' for item in found if item.note)})"
+
+
+def _difference(item: Comparison, quantity: str) -> str:
+    """``mean difference to gdpo -5.8 [-8.19, -3.41]``, without an interval where there is none."""
+    return f"mean difference to {item.against} {_apart(item.difference, quantity)}"
+
+
+def _apart(interval: Interval, quantity: str) -> str:
+    """A difference with its interval; of shares in points."""
+    share = quantity.startswith(SHARES)
+    texts = [
+        f"{100 * value:+.2f}" if share else f"{value:+.3g}"
+        for value in (interval.estimate, interval.low, interval.high)
+    ]
+    return texts[0] + (" points" if share else "") + (f" [{texts[1]}, {texts[2]}]" if interval.known else "")
+
+
+def shown(value: float, quantity: str) -> str:
+    """A number of ``quantity`` as it is read: shares of a benchmark in percent, a time that was never reached."""
+    if math.isinf(value):
+        return "never"
+    return f"{value:.2%}" if quantity.startswith(SHARES) else f"{value:.3g}"
 
 
 def _smallest_one_sided(item: Comparison) -> float:
@@ -139,8 +173,9 @@ def _not_below(claim: Claim, evidence: Evidence) -> Outcome:
             reasons.append(interval.note)
             continue
         verdicts.append("holds" if interval.low > -margin else "fails" if interval.high < -margin else "insufficient")
-        reasons.append(f"difference to {other} {interval.estimate:.4f} [{interval.low:.4f}, {interval.high:.4f}]")
-    test = f"one-sided Welch interval against a margin of {margin:g}, alpha {evidence.alpha:g}"
+        reasons.append(f"mean difference to {other} {_apart(interval, evidence.quantity)}, level {interval.level:g}")
+    margin_text = shown(margin, evidence.quantity)
+    test = f"one-sided Welch interval against a margin of {margin_text}, alpha {evidence.alpha:g}"
     return _outcome(_worst(verdicts), agrees, "; ".join(reasons), test, samples)
 
 
@@ -155,14 +190,16 @@ def _ordered(claim: Claim, evidence: Evidence) -> Outcome:
     numbers = np.concatenate([samples[name].ranks() for name in order])
     levels = np.concatenate([np.full(len(samples[name].ranks()), index) for index, name in enumerate(order)])
     found = trend_test(numbers, levels, evidence.key)
-    shown = ", ".join(f"{name} {centre:g}" for name, centre in zip(order, centres, strict=True))
+    medians = ", ".join(
+        f"{name} {shown(centre, evidence.quantity)}" for name, centre in zip(order, centres, strict=True)
+    )
     if found.p_greater <= evidence.alpha:
         verdict = "holds" if agrees else "insufficient"
-        reason = f"medians {shown}; trend p = {found.p_greater:.3g}" + ("" if agrees else ", but not in this order")
+        reason = f"medians {medians}; trend p = {found.p_greater:.3g}" + ("" if agrees else ", but not in this order")
     elif found.p_less <= evidence.alpha:
-        verdict, reason = "fails", f"medians {shown}; the trend is the other way, p = {found.p_less:.3g}"
+        verdict, reason = "fails", f"medians {medians}; the trend is the other way, p = {found.p_less:.3g}"
     else:
-        verdict, reason = "insufficient", f"medians {shown}; trend p = {found.p_greater:.3g}"
+        verdict, reason = "insufficient", f"medians {medians}; trend p = {found.p_greater:.3g}"
     test = f"one-sided Jonckheere-Terpstra, alpha {evidence.alpha:g}"
     return _outcome(verdict, agrees, reason, test, samples, found.p_greater, found.smallest_p)
 
@@ -181,8 +218,8 @@ def _wider(claim: Claim, evidence: Evidence) -> Outcome:
         opposite.append(found.p_less)
     means = {name: float(item.mean()) if len(item) else math.nan for name, item in spreads.items()}
     agrees = all(means[method] > means[other] for other in others)
-    shown = ", ".join(f"{name} {value:.3g}" for name, value in means.items())
-    reason = f"mean distance from the median: {shown}; p = {max(p):.3g}"
+    distances = ", ".join(f"{name} {shown(value, evidence.quantity)}" for name, value in means.items())
+    reason = f"mean distance from the median: {distances}; p = {max(p):.3g}"
     verdict = "holds" if max(p) <= evidence.alpha else "fails" if min(opposite) <= evidence.alpha else "insufficient"
     test = f"one-sided exchange test of distances from the median, alpha {evidence.alpha:g}"
     return _outcome(verdict, agrees, reason, test, samples, max(p))
@@ -210,9 +247,11 @@ def _trend(claim: Claim, evidence: Evidence) -> Outcome:
     centres = [item.centre("median") for item in samples.values()]
     steps = list(itertools.pairwise(centres))
     agrees = all(a <= b for a, b in steps) if rising else all(a >= b for a, b in steps)
-    shown = ", ".join(f"G {size} {centre:.3g}" for size, centre in zip(samples, centres, strict=True))
+    medians = ", ".join(
+        f"G {size} {shown(centre, evidence.quantity)}" for size, centre in zip(samples, centres, strict=True)
+    )
     monotone = "" if agrees else " (not monotone)"
-    reason = f"medians {shown}{monotone}; trend p = {p:.3g}"
+    reason = f"medians {medians}{monotone}; trend p = {p:.3g}"
     if not all(item.from_runs for item in samples.values()):
         reason += ", over printed medians"
     verdict = "holds" if p <= evidence.alpha else "fails" if opposite <= evidence.alpha else "insufficient"
@@ -242,13 +281,13 @@ def _values(claim: Claim, evidence: Evidence) -> Outcome:
         return _outcome("insufficient", None, f"no tolerance for {evidence.quantity}", "none", samples)
     centres = {name: samples[name].centre(statistic) for name in stated}
     agrees = all(abs(centres[name] - stated[name]) <= tolerance for name in stated)
-    shown = ", ".join(f"{name} {centres[name]:g} (stated {stated[name]:g})" for name in stated)
+    beside = ", ".join(f"{name} {shown(centres[name], evidence.quantity)} (stated {stated[name]:g})" for name in stated)
     if evidence.published:
         test = f"{statistic} of the record, tolerance {tolerance:g}"
-        return _outcome("holds" if agrees else "fails", agrees, shown, test, samples)
+        return _outcome("holds" if agrees else "fails", agrees, beside, test, samples)
     verdicts = [_near(samples[name], stated[name], tolerance, evidence.alpha) for name in stated]
     test = f"interval of the mean within {tolerance:g} of the stated value, alpha {evidence.alpha:g}"
-    return _outcome(_worst(verdicts), agrees, shown, test, samples)
+    return _outcome(_worst(verdicts), agrees, beside, test, samples)
 
 
 def _near(item: Sample, stated: float, tolerance: float, alpha: float) -> str:
@@ -272,12 +311,14 @@ def _alike(claim: Claim, evidence: Evidence) -> Outcome:
         return _outcome("insufficient", None, f"no tolerance for {evidence.quantity}", "none", samples)
     centres = {name: item.centre("median") for name, item in samples.items()}
     agrees = max(centres.values()) - min(centres.values()) <= tolerance
-    shown = ", ".join(f"{name} {centre:g}" for name, centre in centres.items())
+    medians = ", ".join(f"{name} {shown(centre, evidence.quantity)}" for name, centre in centres.items())
     if evidence.published:
-        return _outcome("holds" if agrees else "fails", agrees, shown, f"tolerance {tolerance:g}", samples)
+        test = f"medians of the record, tolerance {tolerance:g}"
+        return _outcome("holds" if agrees else "fails", agrees, medians, test, samples)
     middle = float(np.median(list(centres.values())))
     verdicts = [_near(item, middle, tolerance, evidence.alpha) for item in samples.values()]
-    return _outcome(_worst(verdicts), agrees, shown, f"intervals within {tolerance:g} of their median", samples)
+    test = f"intervals within {tolerance:g} of their median, alpha {evidence.alpha:g}"
+    return _outcome(_worst(verdicts), agrees, medians, test, samples)
 
 
 def _largest_drop(claim: Claim, evidence: Evidence) -> Outcome:
@@ -291,7 +332,7 @@ def _largest_drop(claim: Claim, evidence: Evidence) -> Outcome:
         return missing
     drops = {name: before[name].centre("mean") - after[name].centre("mean") for name in before}
     agrees = all(drops[method] > drops[name] for name in others)
-    reason = "drops " + ", ".join(f"{name} {drop:.4f}" for name, drop in drops.items())
+    reason = "drops " + ", ".join(f"{name} {shown(drop, evidence.quantity)}" for name, drop in drops.items())
     spreads = [*before.values(), *after.values()]
     if any(len(item.values) < 2 for item in spreads):
         reason += "; at least one condition has no spread over runs"

@@ -44,10 +44,11 @@ def collect(runs: Path, reference: Path) -> Results:
     """Our runs and the published ones in the same tables."""
     ours, theirs = collect_runs(runs), published(reference)
     return Results.of(
-        pd.concat([theirs.index, ours.index]),
-        pd.concat([theirs.metrics, ours.metrics]),
-        pd.concat([theirs.evals, ours.evals]),
-        pd.concat([published_findings(theirs), ours.findings]),
+        pd.concat([ours.index, theirs.index]),
+        pd.concat([ours.metrics, theirs.metrics]),
+        pd.concat([ours.evals, theirs.evals]),
+        pd.concat([ours.findings, published_findings(theirs)]),
+        ours.questions,
     )
 
 

@@ -7,18 +7,20 @@ Findings: ``overlap`` (steps logged by more than one attempt: the last one count
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import yaml
 
+from harness.analysis.question_tables import QuestionsUnreadable, per_question
 from harness.analysis.results import Results
+from harness.analysis.run_tables import RunTables
+from harness.config import DataConfig, EngineConfig, MethodConfig, RunConfig
 from harness.errors import UserError
 from harness.store import Run, RunStatus, RunStore
 from harness.store.metrics import MetricsLog
@@ -34,7 +36,7 @@ SOURCE = "ours"
 def collect_runs(root: str | Path) -> Results:
     """All runs below ``root``. A folder that does not exist holds no runs."""
     store = RunStore(root)
-    tables = _Tables()
+    tables = RunTables(SOURCE)
     runs = store.runs()
     states = statuses(runs)
     for run in runs:
@@ -46,33 +48,14 @@ def collect_runs(root: str | Path) -> Results:
     return tables.results()
 
 
-class _Tables:
-    def __init__(self) -> None:
-        self.index: list[dict[str, Any]] = []
-        self.metrics: dict[str, list[Any]] = {"run_id": [], "attempt": [], "step": [], "metric": [], "value": []}
-        self.evals: list[tuple[str, str, int, str, float, int | None]] = []
-        self.findings: list[tuple[str, str, str]] = []
-
-    def finding(self, run_id: str, kind: str, detail: str) -> None:
-        self.findings.append((run_id, kind, detail))
-
-    def results(self) -> Results:
-        metrics = pd.DataFrame(self.metrics)
-        evals = pd.DataFrame(self.evals, columns=["run_id", "benchmark", "step", "metric", "value", "n"])
-        findings = pd.DataFrame(self.findings, columns=["run_id", "kind", "detail"])
-        for table in (metrics, evals, findings):
-            table["source"] = SOURCE
-        return Results.of(pd.DataFrame(self.index), metrics, evals, findings)
-
-
-def _collect(run: Run, status: RunStatus, tables: _Tables) -> None:
+def _collect(run: Run, status: RunStatus, tables: RunTables) -> None:
     log = run.metrics.read()
     tables.index.append(_describe(run, status, log, tables))
     _metrics(run.run_id, log, tables)
     _evaluations(run, log, tables)
 
 
-def _describe(run: Run, status: RunStatus, log: MetricsLog, tables: _Tables) -> dict[str, Any]:
+def _describe(run: Run, status: RunStatus, log: MetricsLog, tables: RunTables) -> dict[str, Any]:
     config = _configuration(run, tables)
     if status.state == "damaged":
         tables.finding(run.run_id, "damaged", status.reason)
@@ -105,7 +88,7 @@ def _describe(run: Run, status: RunStatus, log: MetricsLog, tables: _Tables) -> 
     }
 
 
-def _configuration(run: Run, tables: _Tables) -> dict[str, Any]:
+def _configuration(run: Run, tables: RunTables) -> dict[str, Any]:
     """config.yaml as plain data; its agreement with the run's name is what the run's status checks."""
     try:
         content = yaml.load((run.path / CONFIG_NAME).read_bytes(), Loader=_Loader)
@@ -120,8 +103,17 @@ def _part(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-_OUTSIDE_IDENTITY = ("scale", "study", "output")
-_OUTSIDE_PARTS = {"engine": ("nodes", "gpus_per_node", "options"), "data": ("root",), "method": ("file",)}
+def _outside_identity(config: type) -> tuple[str, ...]:
+    """Keys that may differ between two executions of the same run (harness/config.py)."""
+    return tuple(item.name for item in dataclasses.fields(config) if not item.metadata.get("identity", True))
+
+
+_OUTSIDE_IDENTITY = _outside_identity(RunConfig)
+_OUTSIDE_PARTS = {
+    "engine": _outside_identity(EngineConfig),
+    "data": _outside_identity(DataConfig),
+    "method": _outside_identity(MethodConfig),
+}
 
 
 def _digest(config: Mapping[str, Any], without: Iterable[str]) -> str:
@@ -138,36 +130,18 @@ def _text(content: Mapping[str, Any]) -> str:
     return json.dumps(content, sort_keys=True, default=str)
 
 
-def _metrics(run_id: str, log: MetricsLog, tables: _Tables) -> None:
+def _metrics(run_id: str, log: MetricsLog, tables: RunTables) -> None:
     for finding in log.findings:
         tables.finding(run_id, "unreadable_line", f"metrics.jsonl, line {finding.line}: {finding.problem}")
     if log.unfinished is not None:
         tables.finding(run_id, "unfinished_line", f"line {log.unfinished.line}: {log.unfinished.problem}")
-    columns = tables.metrics
-    strange: dict[str, list[int]] = {}
-    for row in log.rows:
-        attempt, step = row["attempt"], row["step"]
-        for metric, value in row.items():
-            if metric in _RESERVED or value is None:
-                continue
-            if not isinstance(value, int | float):
-                strange.setdefault(metric, []).append(step)
-                continue
-            number = float(value)
-            if not math.isfinite(number):
-                strange.setdefault(metric, []).append(step)
-                number = math.nan
-            columns["run_id"].append(run_id)
-            columns["attempt"].append(attempt)
-            columns["step"].append(step)
-            columns["metric"].append(metric)
-            columns["value"].append(number)
+    strange = tables.add_metrics(run_id, log.rows, _RESERVED)
     for metric, steps in sorted(strange.items()):
         tables.finding(run_id, "not_finite", f"{metric}: no finite number at steps {ranges(steps)}")
     _overlaps_and_gaps(run_id, log, tables)
 
 
-def _overlaps_and_gaps(run_id: str, log: MetricsLog, tables: _Tables) -> None:
+def _overlaps_and_gaps(run_id: str, log: MetricsLog, tables: RunTables) -> None:
     attempts: dict[int, list[int]] = {}
     for line in log.lines:
         attempts.setdefault(line["step"], []).append(line["attempt"])
@@ -186,7 +160,7 @@ def _overlaps_and_gaps(run_id: str, log: MetricsLog, tables: _Tables) -> None:
             tables.finding(run_id, "gap", f"steps {ranges(missing)} are missing")
 
 
-def _evaluations(run: Run, log: MetricsLog, tables: _Tables) -> None:
+def _evaluations(run: Run, log: MetricsLog, tables: RunTables) -> None:
     last = log.rows[-1]["step"] if log.rows else 0
     for benchmark in run.evaluations.benchmarks():
         for step in run.evaluations.steps(benchmark):
@@ -201,6 +175,13 @@ def _evaluations(run: Run, log: MetricsLog, tables: _Tables) -> None:
                     run.run_id, "evaluation_ahead", f"evals/{benchmark}/{step}.json: the metrics end at step {last}"
                 )
             n = n if isinstance(n, int) and not isinstance(n, bool) else None
+            try:
+                questions = per_question(run.evaluations.path(benchmark, step), benchmark, step)
+            except QuestionsUnreadable as error:
+                tables.finding(run.run_id, "evaluation", f"evals/{benchmark}/{step}.parquet: {error}")
+                questions = None
+            if questions is not None:
+                tables.add_questions(run.run_id, questions)
             tables.evals.extend((run.run_id, benchmark, step, metric, value, n) for metric, value in values.items())
 
 

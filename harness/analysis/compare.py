@@ -16,9 +16,10 @@ import pandas as pd
 
 from harness.analysis import effects
 from harness.analysis.frames import grouped, records
-from harness.analysis.intervals import Interval, paired_over_questions
+from harness.analysis.intervals import Interval
 from harness.analysis.permutation import Permutation, exchange_test, holm, sign_flip_test
 from harness.analysis.quantities import Quantity, parse, values
+from harness.analysis.questions import NoQuestions, difference_over_questions
 from harness.analysis.results import Results
 from harness.analysis.survival import logrank
 from harness.analysis.thresholds import Crossing
@@ -31,6 +32,8 @@ class Comparison:
     ``without``: runs that were started and have no value, with the reason. ``seeds_needed``: for 80 % power at the
     observed effect; None when there is no effect to see or it cannot be estimated. ``p_less`` and ``p_greater`` are
     one-sided (method below, above the other; earlier, later for times), for directions stated beforehand.
+    ``over_questions``: the difference over another draw of questions (and of seeds, from 3 a side on), where results
+    by question were stored.
     """
 
     quantity: str
@@ -52,6 +55,7 @@ class Comparison:
     against_runs: tuple[str, ...]
     without: tuple[str, ...]
     note: str = ""
+    over_questions: Interval | None = None
     holm_p: float = math.nan
     p_less: float = math.nan
     p_greater: float = math.nan
@@ -77,6 +81,7 @@ def compare(results: Results, runs: pd.DataFrame, quantity: Quantity | str, meth
     else:
         test = exchange_test(x, y, key)
         difference, effect = effects.difference_of_means(x, y), effects.standardised(x, y)
+    by_question, without_questions = _over_questions(results, runs, quantity, a, b, key, paired)
     name = ("sign flips of paired differences" if paired else "exchange of labels") + _how(test.exact)
     return Comparison(
         quantity=quantity.text,
@@ -97,10 +102,41 @@ def compare(results: Results, runs: pd.DataFrame, quantity: Quantity | str, meth
         runs=tuple(a["run_id"]),
         against_runs=tuple(b["run_id"]),
         without=missing,
-        note=difference.note,
+        note="; ".join(part for part in (difference.note, without_questions) if part),
+        over_questions=by_question,
         p_less=test.p_less,
         p_greater=test.p_greater,
     )
+
+
+def _over_questions(
+    results: Results,
+    runs: pd.DataFrame,
+    quantity: Quantity,
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    key: tuple[object, ...],
+    paired: bool,
+) -> tuple[Interval | None, str]:
+    """(the interval, why there is none although results by question were stored)."""
+    if quantity.kind != "evaluation" or first.empty or second.empty:
+        return None, ""
+    steps = [_evaluated(runs, table, quantity) for table in (first, second)]
+    asked = [(name, at) for part in steps for name, at in part.items()]
+    if not any(results.questions_of(name, quantity.benchmark, at) is not None for name, at in asked):
+        return None, ""
+    try:
+        return difference_over_questions(results, steps[0], steps[1], quantity, key, paired=paired), ""
+    except NoQuestions as error:
+        return None, f"no interval over questions: {error}"
+
+
+def _evaluated(runs: pd.DataFrame, table: pd.DataFrame, quantity: Quantity) -> dict[str, int]:
+    """Run id -> the step that its value is of; -1 where that is not known."""
+    if quantity.at is not None:
+        return dict.fromkeys(table["run_id"], int(quantity.at))
+    ends = runs.set_index("run_id")["steps"]
+    return {name: -1 if pd.isna(ends[name]) else int(ends[name]) for name in table["run_id"]}
 
 
 def _censored(
@@ -156,19 +192,6 @@ def compare_all(
         ]
     adjusted = holm([comparison.p for comparison in found])
     return [dataclasses.replace(item, holm_p=p) for item, p in zip(found, adjusted, strict=True)]
-
-
-def compare_questions(first: pd.Series, second: pd.Series, key: tuple[object, ...]) -> Interval:
-    """Paired over questions: mean difference of two Series by question id, over the questions both have.
-
-    Raises ValueError when they share none; how many were not shared is in the note.
-    """
-    shared = first.index.intersection(second.index)
-    if len(shared) == 0:
-        raise ValueError("no question in common")
-    found = paired_over_questions(first.loc[shared].to_numpy(float), second.loc[shared].to_numpy(float), key)
-    lost = len(first.index.union(second.index)) - len(shared)
-    return dataclasses.replace(found, note=found.note or (f"{lost} questions are not shared" if lost else ""))
 
 
 def _ordered(table: pd.DataFrame) -> pd.DataFrame:

@@ -153,6 +153,9 @@ def _lines(item: Comparison) -> list[str]:
         f"effect size {interval_text(item.effect)}",
         "seeds for 80 % power at the observed effect: " + (str(item.seeds_needed) if item.seeds_needed else "unknown"),
     ]
+    if item.over_questions is not None:
+        note = f"; {item.over_questions.note}" if item.over_questions.note else ""
+        lines.insert(2, f"over {item.over_questions.n:,} questions {interval_text(item.over_questions)}{note}")
     if item.note and item.note != item.difference.note:
         lines.append(item.note)
     lines += [f"without a value: {text}" for text in item.without]

@@ -28,6 +28,9 @@ ENUMERATE_UP_TO: Final = 7
 """Bootstrap samples of at most this many runs are enumerated (1,716 distinct ones), so they need no random numbers."""
 BCA_MINIMUM: Final = 20
 _SPARSE = 4
+_GRID, _ON_GRID = 64, 1e-7
+"""Most steps between the least and the largest value of a grid, and how far from it a value may lie, in steps."""
+_SUPPORT = 1 << 18
 _CHUNK = 32  # resamples at once: their indices stay in the cache
 
 
@@ -76,13 +79,18 @@ def mean_over_seeds(values: np.ndarray | list[float], *, level: float = LEVEL) -
 def resampled_means(values: np.ndarray, rng: np.random.Generator, resamples: int = RESAMPLES) -> np.ndarray:
     """Means of ``resamples`` bootstrap samples of ``values`` [n] or [n, m] -> [resamples] or [resamples, m].
 
-    Rows are drawn whole. When there are few distinct rows (accuracies of 16 samples have 17 values), the counts of
-    distinct rows are drawn from their multinomial distribution, which is the same law at a fraction of the cost.
+    Rows are drawn whole. Three ways to the same law, the quickest that applies. One column on a grid (accuracies of 16
+    samples are sixteenths): the law of the sum is computed, and drawn from. Few distinct rows: their counts are drawn
+    from the multinomial distribution. Else: n indices a resample.
     """
     rows = values.reshape(len(values), -1)
     n = len(rows)
     distinct, counts = _distinct(rows)
-    if len(distinct) * _SPARSE <= n:
+    law = _law_on_a_grid(distinct[:, 0], counts) if rows.shape[1] == 1 else None
+    if law is not None:
+        support, cumulative = law
+        means = support[np.searchsorted(cumulative, rng.random(resamples) * cumulative[-1], side="right")][:, None]
+    elif len(distinct) * _SPARSE <= n:
         drawn = rng.multinomial(n, counts / n, size=resamples)
         means = (drawn @ distinct) / n
     else:
@@ -93,6 +101,41 @@ def resampled_means(values: np.ndarray, rng: np.random.Generator, resamples: int
             for column in range(rows.shape[1]):
                 means[start : start + size, column] = rows[:, column][index].mean(axis=1)
     return means[:, 0] if values.ndim == 1 else means
+
+
+def _law_on_a_grid(distinct: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """The law of the mean of n draws from values that are whole multiples of one step apart: (support, cumulative
+    probabilities), from the n-th power of the characteristic function. None where there is no coarse grid.
+
+    ``distinct`` values and how often each occurs. Rounding leaves errors of 1e-15 in the probabilities.
+    """
+    order = np.argsort(distinct)
+    points, weights = distinct[order], counts[order]
+    n = int(weights.sum())
+    if len(points) < 2:
+        return None
+    cells = round(float((points[-1] - points[0]) / np.diff(points).min()))
+    if cells > _GRID or n * cells >= _SUPPORT:
+        return None
+    place = (points - points[0]) / (points[-1] - points[0]) * cells
+    if np.abs(place - np.round(place)).max() > _ON_GRID:
+        return None
+    size = 1 << (n * cells).bit_length()
+    single = np.zeros(size)
+    single[np.round(place).astype(int)] = weights / n
+    probabilities = np.maximum(np.fft.irfft(_power(np.fft.rfft(single), n), size), 0.0)[: n * cells + 1]
+    support = points[0] + (points[-1] - points[0]) / cells * np.arange(n * cells + 1) / n
+    return support, np.cumsum(probabilities)
+
+
+def _power(base: np.ndarray, exponent: int) -> np.ndarray:
+    """By repeated squaring: NumPy's power of complex numbers takes logarithms."""
+    result = np.ones_like(base)
+    while exponent:
+        if exponent & 1:
+            result = result * base
+        base, exponent = base * base, exponent >> 1
+    return result
 
 
 def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -188,8 +188,8 @@ def _stated_twice(results: Results) -> list[Finding]:
         (results.metrics, ["run_id", "step", "metric"]),
         (results.evals, ["run_id", "benchmark", "step", "metric"]),
     ):
-        for key, part in grouped(table, keys, dropna=False):
-            if len(part) > 1 and part["value"].max() - part["value"].min() > 1e-6:
+        for key, part in grouped(table[table.duplicated(keys, keep=False)], keys, dropna=False):
+            if part["value"].max() - part["value"].min() > 1e-6:
                 values = ", ".join(f"{value:.6g}" for value in part["value"])
                 found.append((str(key[0]), "stated_twice", f"{key[-1]} at step {key[-2]}: {values}"))
     return found

@@ -82,7 +82,9 @@ def _whole(value: Any) -> int | None:
 
 
 def _joined(index: pd.DataFrame, columns: list[str]) -> pd.Series:
-    text = index[columns].map(
-        lambda value: "" if _absent(value) else f"{value:g}" if not isinstance(value, str) else value
-    )
-    return "published|" + text.agg("|".join, axis=1)
+    rows = zip(*(index[column] for column in columns), strict=True)
+    return pd.Series(["|".join(["published", *map(_written, row)]) for row in rows], index=index.index, dtype=object)
+
+
+def _written(value: Any) -> str:
+    return "" if _absent(value) else value if isinstance(value, str) else f"{value:g}"

@@ -18,9 +18,10 @@ FILTERS = ("source", "kind", "study", "scale", "task", "model", "method", "group
 
 @dataclass(frozen=True)
 class Results:
-    """``index``, ``metrics``, ``evals`` and ``findings`` as described in :mod:`harness.analysis.schema`.
+    """``index``, ``metrics``, ``evals``, ``questions`` and ``findings``: see :mod:`harness.analysis.schema`.
 
-    ``folder`` is where they were read from, None when they were built in memory.
+    ``folder`` is where they were read from, None when they were built in memory. ``questions``, by far the largest,
+    is read when it is first asked for.
     """
 
     index: pd.DataFrame
@@ -28,6 +29,7 @@ class Results:
     evals: pd.DataFrame
     findings: pd.DataFrame
     folder: Path | None = None
+    given_questions: pd.DataFrame | None = None
 
     @staticmethod
     def of(
@@ -35,6 +37,7 @@ class Results:
         metrics: pd.DataFrame | None = None,
         evals: pd.DataFrame | None = None,
         findings: pd.DataFrame | None = None,
+        questions: pd.DataFrame | None = None,
     ) -> Results:
         """Tables typed and sorted from frames with at least the columns in use."""
         empty = pd.DataFrame()
@@ -43,7 +46,14 @@ class Results:
             frame("metrics", empty if metrics is None else metrics),
             frame("evals", empty if evals is None else evals),
             frame("findings", empty if findings is None else findings),
+            given_questions=frame("questions", empty if questions is None else questions),
         )
+
+    @functools.cached_property
+    def questions(self) -> pd.DataFrame:
+        if self.given_questions is not None:
+            return self.given_questions
+        return frame("questions", pd.DataFrame()) if self.folder is None else read_table(self.folder, "questions")
 
     def runs(self, **wanted: object) -> pd.DataFrame:
         """Rows of the index that are single runs and match ``wanted`` (column = value or list of values).
@@ -71,6 +81,7 @@ class Results:
             metrics=self.metrics[self.metrics["run_id"].isin(names)].reset_index(drop=True),
             evals=self.evals[self.evals["run_id"].isin(names)].reset_index(drop=True),
             findings=self.findings[self.findings["run_id"].isin(names)].reset_index(drop=True),
+            given_questions=self.questions[self.questions["run_id"].isin(names)].reset_index(drop=True),
         )
 
     def curves(self, metric: str, runs: pd.DataFrame) -> Mapping[str, pd.Series]:
@@ -91,6 +102,11 @@ class Results:
         there is none."""
         return self._evaluations.get((run_id, benchmark, metric))
 
+    def questions_of(self, run_id: str, benchmark: str, step: int) -> pd.DataFrame | None:
+        """Rows of ``questions`` of one evaluation of a run; None when there are none."""
+        rows = self._question_rows.get((run_id, benchmark, step))
+        return None if rows is None else self.questions.iloc[rows]
+
     def metrics_of(self, run_id: str) -> dict[str, pd.Series]:
         """All curves of one run by metric."""
         return {metric: self._curves[(run_id, metric)] for metric in self._metrics_of_run.get(run_id, ())}
@@ -102,6 +118,10 @@ class Results:
     @functools.cached_property
     def _evaluations(self) -> dict[Any, pd.Series]:
         return _by_key(self.evals, ["run_id", "benchmark", "metric"])
+
+    @functools.cached_property
+    def _question_rows(self) -> dict[Any, Any]:
+        return dict(self.questions.groupby(["run_id", "benchmark", "step"], sort=False).indices)
 
     @functools.cached_property
     def _metrics_of_run(self) -> dict[str, list[str]]:

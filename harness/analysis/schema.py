@@ -1,8 +1,10 @@
-"""The three tables between the run store and everything that is reported: columns, types, version, bytes.
+"""The tables between the run store and everything that is reported: columns, types, version, bytes.
 
-index    one row a run (or published summary): what it is, in which state, why it may be left out
-metrics  tidy: run_id, source, attempt, step, metric, value
-evals    tidy: run_id, source, benchmark, step, metric, value, n
+index      one row a run (or published summary): what it is, in which state, why it may be left out
+metrics    tidy: run_id, source, attempt, step, metric, value
+evals      tidy: run_id, source, benchmark, step, metric, value, n
+questions  tidy: the same by question, value the mean over its samples; part: the benchmark or category it belongs to
+findings   what could not be read, or does not fit together
 
 Shares (rewards in [0, 1], accuracies, format compliance) are fractions everywhere, the published ones included.
 """
@@ -13,6 +15,7 @@ import io
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,12 +78,26 @@ COLUMNS: Final[dict[str, pa.Schema]] = {
             ("n", _count),
         ]
     ),
+    "questions": pa.schema(
+        [
+            ("run_id", _text),
+            ("source", _text),
+            ("benchmark", _text),
+            ("step", _count),
+            ("part", _text),
+            ("question", _text),
+            ("metric", _text),
+            ("value", _number),
+            ("samples", _count),
+        ]
+    ),
     "findings": pa.schema([("run_id", _text), ("source", _text), ("kind", _text), ("detail", _text)]),
 }
 ORDER: Final = {
     "index": ["source", "run_id"],
     "metrics": ["source", "run_id", "metric", "step"],
     "evals": ["source", "run_id", "benchmark", "step", "metric"],
+    "questions": ["source", "run_id", "benchmark", "step", "metric", "part", "question"],
     "findings": ["source", "run_id", "kind", "detail"],
 }
 
@@ -102,13 +119,34 @@ def frame(name: str, rows: pd.DataFrame) -> pd.DataFrame:
         else:
             columns[field.name] = column.astype("Int64" if field.type == _count else "float64")
     typed = pd.DataFrame(columns)
-    return typed.sort_values(ORDER[name], kind="stable", na_position="first", ignore_index=True)
+    order = _order(typed, ORDER[name])
+    return typed.reset_index(drop=True) if order is None else typed.iloc[order].reset_index(drop=True)
+
+
+def _order(typed: pd.DataFrame, keys: list[str]) -> np.ndarray | None:
+    """Rows in the order of ``keys``, missing values first, equal rows as they were; None where they are so already."""
+    ranks = []
+    for key in keys:
+        codes, distinct = pd.factorize(typed[key], use_na_sentinel=True)
+        rank = np.empty(len(distinct) + 1, dtype=np.int64)
+        rank[np.argsort(np.asarray(distinct), kind="stable")] = np.arange(len(distinct))
+        rank[-1] = -1
+        ranks.append(rank[codes])
+    undecided = np.ones(max(len(typed) - 1, 0), dtype=bool)
+    for rank in ranks:
+        step = np.diff(rank)
+        if (step[undecided] < 0).any():
+            return np.lexsort(ranks[::-1])
+        undecided &= step == 0
+    return None
 
 
 def _text_column(column: pd.Series) -> pd.Series:
     """Python strings and None: for a few thousand rows far quicker to filter than an extension type."""
-    column = column.astype(object)
-    return column.where(column.notna(), None)
+    if column.dtype != object:
+        column = column.astype(object)
+    missing = column.isna()
+    return column.where(~missing, None) if missing.any() else column
 
 
 def write_table(folder: Path, name: str, rows: pd.DataFrame) -> Path:

@@ -12,7 +12,7 @@ from typing import Final
 
 import pandas as pd
 
-from harness.analysis.claim_tests import Evidence, Outcome, judge
+from harness.analysis.claim_tests import Evidence, Outcome, judge, shown
 from harness.analysis.claims import Claim, Claims
 from harness.analysis.frames import grouped
 from harness.analysis.results import Results
@@ -55,11 +55,16 @@ def verdict_table(results: Results, claims: Claims) -> pd.DataFrame:
                 "test": outcome.test,
                 "p": outcome.p,
                 "smallest_p": outcome.smallest_p,
-                "numbers": "; ".join(f"{name} {value:.4g} (n = {n})" for name, (value, n) in outcome.numbers.items()),
+                "numbers": "; ".join(_number(name, *found, item.quantity) for name, found in outcome.numbers.items()),
                 "run_ids": outcome.run_ids,
             }
         )
     return pd.DataFrame(rows)
+
+
+def _number(name: str, value: float, n: int, quantity: str) -> str:
+    """``gdpo 19 (n = 5)``: over runs the median of a time, else the mean; ``printed`` where only a summary is known."""
+    return f"{name} {shown(value, quantity)} ({f'n = {n}' if n else 'printed'})"
 
 
 def _in_view(results: Results, claims: Claims, claim: Claim, view: str) -> Iterator[Verdict]:

@@ -38,6 +38,20 @@ def test_tables_of_a_whole_run(tmp_path):
     assert results.findings.empty
 
 
+def test_what_is_outside_the_identity_makes_no_cell_of_its_own(tmp_path):
+    for seed in (0, 1):
+        run = stored_run(tmp_path, line(1), seed=seed, method="dara_asym")
+        path = run.path / "config.yaml"
+        text = path.read_text().replace("  file: null\n", "  file: null\n  w_max: 4.0\n")
+        if seed:
+            text = text.replace("root: null", "root: /elsewhere").replace("nodes: 1", "nodes: 2")
+            assert text.count("elsewhere") == 1
+        path.write_text(text)
+    index = collect_runs(tmp_path).index
+    assert index["cell_id"].nunique() == 1
+    assert set(index["parameters"]) == {'{"w_max": 4.0}'}
+
+
 def test_cells_differ_in_the_seed_alone(tmp_path):
     for seed, method in ((0, "gdpo"), (1, "gdpo"), (0, "grpo")):
         stored_run(tmp_path, line(1), seed=seed, method=method)

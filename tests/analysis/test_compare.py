@@ -6,13 +6,12 @@ import itertools
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 from analysis_results import build_results
 from scipy import stats
 
 from harness.analysis import effects
-from harness.analysis.compare import compare, compare_all, compare_questions
+from harness.analysis.compare import compare, compare_all
 from harness.analysis.permutation import exchange_test, holm, sign_flip_test, trend_test
 
 
@@ -166,12 +165,3 @@ def test_settings_are_never_mixed():
     index = results.index.copy()
     index.loc[index["method"] == "b", "setting_id"] = "another"
     assert compare_all(results, index, ["reward/format"], "a", ["b"]) == []
-
-
-def test_questions_are_paired_by_their_id():
-    first = pd.Series([1.0, 0.5, 0.0, 1.0], index=list("abcd"))
-    second = pd.Series([0.0, 0.5, 1.0, 0.5], index=list("dbac"))
-    found = compare_questions(first, second, ("k",))
-    assert found.estimate == pytest.approx(np.mean([0.0, 0.0, -0.5, 1.0]))
-    with pytest.raises(ValueError, match="no question"):
-        compare_questions(first, pd.Series([1.0], index=["x"]), ("k",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from scipy import stats
 
 from harness.analysis.intervals import (
+    _law_on_a_grid,
     curve_band,
     mean_over_questions,
     mean_over_seeds,
@@ -82,15 +84,38 @@ def test_paired_bootstrap_coverage_and_gain():
     assert np.mean(widths) < 0.5
 
 
-def test_two_ways_of_resampling_have_the_same_law():
-    """Few distinct values go through the multinomial, many through indices."""
+def test_three_ways_of_resampling_have_the_same_law():
+    """Values on a grid are drawn from their law, few distinct ones through the multinomial, others through indices."""
     rng = np.random.default_rng(1)
-    few = rng.binomial(16, 0.3, 400) / 16
-    jitter = few + rng.normal(0, 1e-9, 400)
-    a = resampled_means(few, generator_for("a"), 4000)
-    b = resampled_means(jitter, generator_for("b"), 4000)
-    assert stats.ks_2samp(a, b).pvalue > 0.001
-    assert a.std() == pytest.approx(few.std() / 20, rel=0.05)
+    grid = rng.binomial(16, 0.3, 400) / 16
+    few = np.where(grid == grid[0], grid + 1e-5, grid)
+    jitter = grid + rng.normal(0, 1e-9, 400)
+    drawn = [resampled_means(values, generator_for(way), 4000) for way, values in enumerate((grid, few, jitter))]
+    for other in drawn[1:]:
+        assert stats.ks_2samp(drawn[0], other).pvalue > 0.001
+    for means in drawn:
+        assert means.std() == pytest.approx(grid.std() / 20, rel=0.05)
+
+
+@pytest.mark.parametrize("values", [[0, 0, 1], [0.5, 0.25, 0.0, 0.25], [-1.0, 2.0], [1 / 3, 2 / 3, 1.0, 1.0, 0.0]])
+def test_the_law_on_a_grid_is_that_of_every_resample(values):
+    """All n^n resamples of a few values, against the computed law."""
+    distinct, counts = np.unique(np.array(values, float), return_counts=True)
+    support, cumulative = _law_on_a_grid(distinct, counts)
+    every = np.array(list(itertools.product(values, repeat=len(values)))).mean(axis=1)
+    for point, share in zip(support, cumulative, strict=True):
+        assert share == pytest.approx(np.mean(every <= point + 1e-9), abs=1e-12)
+
+
+def test_no_grid_is_found_where_there_is_none():
+    counts = np.array([1, 2, 1])
+    assert _law_on_a_grid(np.array([0.0, 0.3, 1.0]), counts) is None
+    assert _law_on_a_grid(np.array([0.0, 1e-6, 1.0]), counts) is None
+    assert _law_on_a_grid(np.array([2.0]), np.array([4])) is None
+    support, cumulative = _law_on_a_grid(np.arange(17) / 16, np.full(17, 100))
+    assert len(support) == 1700 * 16 + 1
+    assert cumulative[-1] == pytest.approx(1, abs=1e-12)
+    assert (np.diff(cumulative) >= 0).all()
 
 
 def test_rows_are_drawn_whole():
