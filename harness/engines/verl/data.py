@@ -18,6 +18,7 @@ from harness.engines.verl.mapping import Inputs
 from harness.store.files import make_folder, write_atomically
 
 FOLDER = "verl"
+TOKENIZER = f"{FOLDER}/tokenizer"
 
 
 def prepare(config: RunConfig, run: Path) -> Inputs:
@@ -37,7 +38,7 @@ def expected(config: RunConfig, run: Path) -> Inputs:
     from harness.pocket.cache import cache_root
 
     checkpoint = cache_root() / pocket_task(config).checkpoint_name
-    return Inputs(str(checkpoint), files[0], files[1], many, str(run / FOLDER / "tokenizer"))
+    return Inputs(str(checkpoint), files[0], files[1], many, str(run / TOKENIZER))
 
 
 def write_prompts(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -75,7 +76,7 @@ def _generated(config: RunConfig, run: Path) -> Inputs:
     held_out = task.evaluation_prompts(training.evaluation_prompts)
     write_prompts(files[1], (_row(task.reward_task, prompt.text, prompt.reference) for prompt in held_out))
     # A folder without config.json: for a Qwen2 model transformers would put Qwen's own splitting rule in its place.
-    tokenizer = run / FOLDER / "tokenizer"
+    tokenizer = run / TOKENIZER
     task.tokenizer.save_pretrained(tokenizer)
     return Inputs(str(task.checkpoint), files[0], files[1], total, str(tokenizer))
 

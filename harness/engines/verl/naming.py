@@ -12,3 +12,6 @@ STEP_KEYS: dict[str, str] = {
     "loss_kl": "actor/kl_loss",
 }
 """Metric of the store -> metric of verl, both of one training step."""
+
+FAILED_GROUP = "Error in _run_prompt"
+"""How verl's log begins the traceback of a group that failed."""

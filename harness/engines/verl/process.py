@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 from harness.config import RunConfig
 from harness.engines.verl import child, compatibility, mapping, storage
 from harness.engines.verl.arguments import command_line
+from harness.engines.verl.naming import FAILED_GROUP
 from harness.errors import UserError
 from harness.store import Run
 from harness.store.files import make_folder
@@ -164,6 +166,8 @@ class _Child:
             return
         storage.repair(self.run_.checkpoints)  # a half-written checkpoint may be what fills the disk
         cause = child.DISK_FULL if code == child.FULL else child.read_error(self.error)
+        if cause is not None and FAILED_GROUP in cause:
+            cause += _group_error(self.log)
         if cause is None:
             cause = f"verl's process was killed by signal {-code}" if code < 0 else f"verl ended with exit code {code}"
             cause += "; was it killed for memory? The run continues from its last checkpoint when it is started again"
@@ -181,8 +185,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
-def log_tail(path: Path, lines: int) -> list[str]:
+_RAISED = re.compile(r"\) ((?:\w+\.)*\w*(?:Error|Exception)\b.*)")
+_COLOUR = re.compile(r"\x1b\[\d*m")
+
+
+def _group_error(log: Path) -> str:
+    """What the first failed group raised, from the log: verl passes on only that it failed."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+        text = _COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
     except OSError:
-        return []
+        return ""
+    found = _RAISED.findall(text.partition(FAILED_GROUP)[2].partition(FAILED_GROUP)[0])
+    return f". The first of them: {found[-1][:500]}" if found else ""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from harness.engines.verl import storage
+from harness.engines.verl.data import TOKENIZER
 from harness.engines.verl.naming import STEP_KEYS
 from harness.store.files import make_folder, write_atomically
 
@@ -99,7 +100,8 @@ class Recorder:
         self._saved = step
         settings = self.settings
         wanted = step % settings.evaluate_every == 0 or step >= settings.steps or step in settings.keep_for_evaluation
-        storage.export(self.checkpoints, step, keep=wanted, final=step >= settings.steps)
+        own = (self.run / TOKENIZER).is_dir()
+        storage.export(self.checkpoints, step, keep=wanted, final=step >= settings.steps, own_tokenizer=own)
         storage.prune(self.checkpoints, settings.keep_checkpoints, settings.keep_exports, settings.keep_for_evaluation)
 
     def end_of_step(self, trainer: Any, batch: Any) -> None:

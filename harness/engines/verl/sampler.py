@@ -21,6 +21,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from harness import aggregation
 from harness.engines.verl.estimators import read_channel
 from harness.engines.verl.metrics import response_metrics
+from harness.engines.verl.naming import FAILED_GROUP
 
 POLL_SECONDS = 0.1
 TRAINING = "train"
@@ -125,8 +126,8 @@ class GroupSampler(ReplayBuffer):
         if failed:
             total = len(failed) + len(self.finished_keys[partition_id])
             raise FailedGroupsError(
-                f"generation or the reward function raised an error for {len(failed)} of {total} groups; the traceback "
-                "is above (look for 'Error in _run_prompt')"
+                f"generation or the reward function raised an error for {len(failed)} of {total} groups; the "
+                f"traceback is above (look for '{FAILED_GROUP}')"
             )
 
     def _finished(self, partition_id: str) -> list[str]:

@@ -8,6 +8,7 @@ checkpoints/huggingface                                                  link to
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -88,9 +89,10 @@ def require_space(checkpoints: Path) -> None:
         )
 
 
-def export(checkpoints: Path, step: int, *, keep: bool, final: bool) -> None:
+def export(checkpoints: Path, step: int, *, keep: bool, final: bool, own_tokenizer: bool = False) -> None:
     """Move the Hugging Face model that verl wrote with checkpoint ``step`` to the exports (``keep``), or drop its
-    weights. The folder appears whole."""
+    weights. The folder appears whole. ``own_tokenizer``: the run gave verl a tokenizer that is not the one of its kind
+    of model."""
     written = checkpoints / f"global_step_{step}" / "actor" / "huggingface"
     target = checkpoints / EXPORTS / str(step)
     if not written.is_dir():
@@ -103,6 +105,8 @@ def export(checkpoints: Path, step: int, *, keep: bool, final: bool) -> None:
         for path in written.iterdir():
             if path.suffix in (".safetensors", ".bin"):
                 os.replace(path, aside / path.name)
+        if own_tokenizer:
+            keep_tokenizer_class(aside)
         shutil.rmtree(target, ignore_errors=True)
         os.replace(aside, target)
     else:
@@ -115,6 +119,16 @@ def export(checkpoints: Path, step: int, *, keep: bool, final: bool) -> None:
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(Path(EXPORTS) / str(step), target_is_directory=True)
         os.replace(fresh, link)
+
+
+def keep_tokenizer_class(folder: Path) -> None:
+    """Have AutoTokenizer load the folder's tokenizer as it was saved: transformers 5 puts a class of its own in the
+    place of the one that is named for a Qwen2 model, unless ``auto_map`` names it too (and ``trust_remote_code`` is
+    off: nothing here is code)."""
+    path = folder / "tokenizer_config.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["auto_map"] = {"AutoTokenizer": [content["tokenizer_class"]] * 2}
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def prune(

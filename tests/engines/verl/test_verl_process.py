@@ -187,3 +187,20 @@ def test_a_dry_run_writes_the_commands_and_builds_nothing(config, tmp_path, caps
     assert "algorithm.adv_estimator=dara_asym" in path.read_text()
     assert path.read_text() in capsys.readouterr().out
     assert not (tmp_path / "cache").exists()
+
+
+def test_what_a_group_raised_is_taken_from_the_log(config, run):
+    ended = process._Child(config, run, 1, process._Steps(run))
+    ended.folder.mkdir()
+    ended.log.write_text(
+        "(RewardLoopWorker pid=1) ZeroDivisionError: elsewhere\n"
+        "\x1b[36m(AgentLoopWorkerTQ pid=2)\x1b[0m ERROR:2026-01-01:Error in _run_prompt for uid=a\n"
+        "\x1b[36m(AgentLoopWorkerTQ pid=2)\x1b[0m ray.exceptions.RayTaskError(ValueError): ray::compute_score()\n"
+        '\x1b[36m(AgentLoopWorkerTQ pid=2)\x1b[0m   File "reward.py", line 3, in compute_score\n'
+        "\x1b[36m(AgentLoopWorkerTQ pid=2)\x1b[0m ValueError: unknown task 'sums'\n"
+        "\x1b[36m(AgentLoopWorkerTQ pid=2)\x1b[0m ERROR:2026-01-01:Error in _run_prompt for uid=b\n"
+        "\x1b[36m(AgentLoopWorkerTQ pid=2)\x1b[0m KeyError: 'later'\n"
+    )
+    ended.error.write_text(json.dumps({"cause": "raised an error for 2 of 2 groups ('Error in _run_prompt')"}))
+    with pytest.raises(process.TrainingFailedError, match=r"The first of them: ValueError: unknown task 'sums' \(log"):
+        ended._judge(1)
