@@ -9,7 +9,7 @@ model:     hub name, folder or .gguf file; backend=transformers (device=, dtype=
 endpoint:  an OpenAI-compatible server; concurrency=, tries=, timeout=, extra={JSON}; the key is in OPENAI_API_KEY
 stage:     all, generate or score. The same command goes on where an earlier one stopped.
 others:    limit (questions of each benchmark or category), samples, seed, temperature, top_p, max_new_tokens, out,
-           runs, data.root, sandbox=off
+           runs, data.root, sandbox=auto|namespaces|bubblewrap|off
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Options:
     max_new_tokens: int | None = None
     categories: str | None = None
     data_root: str | None = None
-    sandbox: str = "namespaces"
+    sandbox: str = "auto"
 
     def __post_init__(self) -> None:
         subjects = [name for name in ("run", "model", "endpoint") if getattr(self, name)]

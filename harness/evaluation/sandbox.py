@@ -1,7 +1,9 @@
 """Where model text is executed: a child process without network, secrets, write access or privileges, under limits.
 
-``namespaces`` needs Linux with user namespaces; where they are not to be had the evaluation refuses to run, unless
-``sandbox=off`` is given explicitly: then only the limits, the empty environment and the throw-away folder remain.
+Two builders give the same: ``namespaces``, the kernel's own calls (Linux with user namespaces, or root), and
+``bubblewrap``, for machines that allow namespaces to that program alone. ``auto`` takes the first that works. Where
+neither does the evaluation refuses to run, unless ``sandbox=off`` is given explicitly: then only the limits, the empty
+environment and the throw-away folder remain.
 """
 
 from __future__ import annotations
@@ -16,13 +18,25 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from harness.errors import UserError, nearest
 from harness.evaluation import sandbox_launch
+from harness.evaluation.sandbox_launch import DEVICES, NOBODY
 
-MODES = ("namespaces", "off")
+BUILDERS = ("namespaces", "bubblewrap")
+OFF, AUTO = "off", "auto"
+ALONE = "SANDBOX_ALONE"
+"""Set for a program that shares its process namespace with nothing but what it started, and may end all of it."""
+MODES = (AUTO, *BUILDERS, OFF)
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
+_BUBBLEWRAP = "bwrap"
 _PROBE_SECONDS = 60
+_REFUSAL = (
+    "model text would be executed, and this machine has no sandbox for it ({}): allow unprivileged user namespaces or "
+    "install bubblewrap, or give sandbox=off if the machine itself is disposable"
+)
+_LAST_WORDS = 1 << 16
 _FAREWELL_SECONDS = 1.0
 """For a program that ends by itself when its input does."""
 
@@ -32,8 +46,8 @@ class Limits:
     """Bytes of address space (each process), processes, bytes and files on the writable folders, bytes of one file,
     open files, processor seconds (each process)."""
 
-    memory: int = 2 << 30
-    processes: int = 32
+    memory: int = 1 << 30
+    processes: int = 16
     disk: int = 64 << 20
     files: int = 4096
     file_size: int = 16 << 20
@@ -47,8 +61,23 @@ class Sandbox:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
+        if self.mode not in (*BUILDERS, OFF):
             raise UserError(f"sandbox={self.mode} is unknown: {nearest(self.mode, MODES)}")
+
+    @classmethod
+    def of(cls, mode: str) -> Sandbox:
+        """The sandbox of a mode; of ``auto`` the first that can be built here. UserError when none can."""
+        if mode != AUTO:
+            return cls(mode)
+        problems = {}
+        for builder in BUILDERS:
+            sandbox = cls(builder)
+            problem = sandbox.problem()
+            if problem is None:
+                return sandbox
+            problems[builder] = problem
+        reasons = "; ".join(f"{builder}: {problem}" for builder, problem in problems.items())
+        raise UserError(_REFUSAL.format(reasons))
 
     def start(
         self, argv: Sequence[str], readable: Sequence[Path], environment: Mapping[str, str] | None = None
@@ -62,8 +91,8 @@ class Sandbox:
             *(path for path in _SYSTEM if os.path.lexists(path)),
             *(str(Path(path).absolute()) for path in readable),
         ]
-        inside = "/sandbox" if self.mode == "namespaces" else folder
-        settings = {
+        inside = folder if self.mode == OFF else "/sandbox"
+        settings: dict[str, Any] = {
             "mode": self.mode,
             "folder": folder,
             "readable": _with_link_targets(shown),
@@ -74,10 +103,13 @@ class Sandbox:
                 "HOME": inside,
                 "TMPDIR": inside,
                 "LANG": "C.UTF-8",
+                **({} if self.mode == OFF else {ALONE: "1"}),
                 **(environment or {}),
             },
         }
         script = str(Path(sandbox_launch.__file__).resolve())
+        if self.mode == "bubblewrap":
+            settings["command"] = _bubblewrapped(settings, script)
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", script, json.dumps(settings)],
             stdin=subprocess.PIPE,
@@ -90,19 +122,18 @@ class Sandbox:
 
     def require(self) -> None:
         """UserError when this machine cannot give what the mode promises."""
-        if self.mode == "off":
+        if self.mode == OFF:
             return
         reason = self.problem()
         if reason:
-            raise UserError(
-                f"model text would be executed, and this machine has no sandbox for it ({reason}): allow unprivileged "
-                "user namespaces, or give sandbox=off if the machine itself is disposable"
-            )
+            raise UserError(_REFUSAL.format(reason))
 
     def problem(self) -> str | None:
         """Why the sandbox cannot be built here, or None."""
         if sys.platform != "linux":
             return f"{sys.platform} has no namespaces"
+        if self.mode == "bubblewrap" and not shutil.which(_BUBBLEWRAP):
+            return f"{_BUBBLEWRAP} is not installed"
         python, readable = interpreter(Path(sys.executable))
         process = self.start([python, "-I", "-S", "-c", "print('inside')"], readable)
         try:
@@ -123,7 +154,8 @@ class SandboxedProcess:
         self.popen = popen
         self._folder = folder
 
-    def close(self) -> None:
+    def end(self) -> str:
+        """End the program -> what it wrote on standard error last."""
         if self.popen.stdin is not None:
             with contextlib.suppress(OSError):
                 self.popen.stdin.close()
@@ -132,11 +164,46 @@ class SandboxedProcess:
         if self.popen.poll() is None:
             self.popen.kill()  # the launcher's children die with it, the PID namespace with them
         self.popen.wait()
+        if self.popen.stderr is None or self.popen.stderr.closed:
+            return ""
+        os.set_blocking(self.popen.stderr.fileno(), False)
+        with contextlib.suppress(OSError):
+            return (os.read(self.popen.stderr.fileno(), _LAST_WORDS) or b"").decode(errors="replace")
+        return ""
+
+    def close(self) -> None:
+        self.end()
         for stream in (self.popen.stdin, self.popen.stdout, self.popen.stderr):
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _bubblewrapped(settings: dict[str, Any], script: str) -> list[str]:
+    """The command that has bubblewrap build the sandbox; the launcher in it sets the limits and becomes the program."""
+    base = Path(sys.executable).resolve()
+    prefix = str(base.parent.parent)
+    shown = [*settings["readable"], *([] if prefix.startswith("/usr") else [prefix]), script]
+    # Root needs no user namespace: the launcher becomes nobody and so gives up the two capabilities it needs for that.
+    privileges = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    user = privileges if os.geteuid() == 0 else ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY)]
+    program = shutil.which(_BUBBLEWRAP) or _BUBBLEWRAP
+    command = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    command += ["--die-with-parent", "--as-pid-1", "--clearenv", "--cap-drop", "ALL", *user]
+    parents = {str(parent) for path in shown for parent in Path(path).parents}
+    for path in sorted(parents - {"/", *shown}, key=len):
+        command += ["--perms", "0755", "--dir", path]
+    for path in sorted(shown, key=len):
+        link = os.path.islink(path)
+        command += ["--symlink", os.readlink(path), path] if link else ["--ro-bind", path, path]
+    for name in ("/sandbox", "/tmp"):
+        command += ["--perms", "1777", "--size", str(settings["limits"]["disk"]), "--tmpfs", name]
+    command += ["--perms", "0755", "--dir", "/dev"]
+    for name in DEVICES:
+        command += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+    command += ["--remount-ro", "/", "--chdir", "/sandbox", "--"]
+    return [*command, str(base), "-I", "-S", script, json.dumps({**settings, "mode": "inside"})]
 
 
 def interpreter(python: Path) -> tuple[str, list[Path]]:

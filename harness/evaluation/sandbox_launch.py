@@ -33,6 +33,7 @@ MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 NOBODY = 65534
+DEVICES = ("null", "zero", "urandom")
 FAILED = 125
 """Exit status when the sandbox could not be built; the reason is on stderr."""
 
@@ -51,6 +52,11 @@ def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> N
 
 def main(settings: dict[str, Any]) -> int:
     _die_with_parent()
+    if settings["mode"] == "inside":
+        return _stand_by(settings)
+    _first_to_go()
+    if settings["mode"] == "bubblewrap":
+        os.execv(settings["command"][0], settings["command"])
     if settings["mode"] == "off":
         os.chdir(settings["folder"])
         _limit(settings["limits"], ("processes",))
@@ -70,6 +76,20 @@ def main(settings: dict[str, Any]) -> int:
     return _status(child)
 
 
+def _stand_by(settings: dict[str, Any]) -> int:
+    """Process 1 of bubblewrap's namespace: it shares a user with bubblewrap, so that it dies with it, and all with it;
+    the program is its child and may be nobody."""
+    child = os.fork()
+    if child == 0:
+        _guarded(lambda: _run(settings))
+    os.close(0)
+    os.close(1)
+    while True:
+        ended, status = os.wait()
+        if ended == child:
+            return _exit_code(status)
+
+
 def _guarded(action: Any) -> None:
     try:
         action()
@@ -80,7 +100,10 @@ def _guarded(action: Any) -> None:
 
 
 def _status(child: int) -> int:
-    _, status = os.waitpid(child, 0)
+    return _exit_code(os.waitpid(child, 0)[1])
+
+
+def _exit_code(status: int) -> int:
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
@@ -120,6 +143,11 @@ def _inside(settings: dict[str, Any], unshared: tuple[int, int], mapped: tuple[i
 
 def _become(settings: dict[str, Any]) -> None:
     _build_root(settings["folder"], settings["readable"], settings["limits"])
+    _run(settings)
+
+
+def _run(settings: dict[str, Any]) -> None:
+    """Inside the sandbox: give up what is left of privileges, set the limits, become the program."""
     if os.getuid() == 0:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
@@ -143,7 +171,7 @@ def _build_root(base: str, readable: list[str], limits: dict[str, int]) -> None:
         _mount("tmpfs", f"{base}/{name}", "tmpfs", MS_NOSUID | MS_NODEV, options)
     for path in sorted(readable, key=len):
         _show(base, path)
-    for name in ("null", "zero", "urandom"):
+    for name in DEVICES:
         with contextlib.suppress(OSError):
             os.makedirs(f"{base}/dev", exist_ok=True)
             with open(f"{base}/dev/{name}", "w"):
@@ -177,6 +205,12 @@ def _show(base: str, path: str) -> None:
     flags = kept & (MS_NOSUID | MS_NODEV | MS_NOEXEC | 1024 | 2048)
     flags |= (1 << 21) if kept & 4096 else 0
     _mount("none", target, "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | flags)
+
+
+def _first_to_go() -> None:
+    """When memory runs out on the machine, the kernel ends what runs in here before anything else."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("1000")
 
 
 def _limit(limits: dict[str, int], without: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,16 +18,16 @@ UNREACHABLE = {"live_multiple": 2, "live_simple": 2, "simple_java": 4}
 """Cases whose own ground truth the official checker refuses, at most."""
 
 
-@pytest.fixture(scope="module")
-def worker() -> Iterator[BfclWorker]:
+@pytest.fixture(scope="module", params=["namespaces", pytest.param("bubblewrap", marks=pytest.mark.slow)])
+def worker(request: pytest.FixtureRequest) -> Iterator[BfclWorker]:
     try:
         environment()
     except UserError as error:
         pytest.skip(str(error))
-    problem = Sandbox().problem()
+    problem = Sandbox(request.param).problem()
     if problem:
-        pytest.skip(f"no namespaces here: {problem}")
-    with BfclWorker(Sandbox()) as started:
+        pytest.skip(f"no sandbox by {request.param} here: {problem}")
+    with BfclWorker(Sandbox(request.param)) as started:
         yield started
 
 
@@ -54,6 +55,7 @@ HOSTILE = {
     "leave": "__import__('os')._exit(0)",
     "memory bomb": "bytearray(1 << 40)",
     "fork bomb": "[__import__('os').fork() for _ in range(99)]",
+    "connect": "__import__('socket').create_connection(('127.0.0.1', {port}), 1) and 'over'",
     "forge": "__import__('os').write(1, b'{\"valid\": true}\\n')",
 }
 
@@ -63,10 +65,12 @@ def test_hostile_calls_are_contained(name: str, worker: BfclWorker, tmp_path: Pa
     secret = tmp_path / "secret"
     secret.write_text("hush")
     case, truth = next(iter(worker.truth("multi_turn_base").items()))
-    call = HOSTILE[name].replace("{path}", str(secret))
-    results = worker.execute(case, [[call]])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        call = HOSTILE[name].replace("{path}", str(secret)).replace("{port}", str(listener.getsockname()[1]))
+        results = worker.execute(case, [[call]])
     assert len(results) == 1
     assert "hush" not in results[0]
+    assert "over" not in results[0] or name != "connect"
     assert secret.read_text() == "hush"
     spoilt = [[[call], *steps] if index == 0 else steps for index, steps in enumerate(truth.decoded())]
     worker.judge(case, spoilt)
@@ -76,7 +80,7 @@ def test_hostile_calls_are_contained(name: str, worker: BfclWorker, tmp_path: Pa
 @pytest.mark.slow
 def test_an_endless_loop_is_ended_and_reported(worker: BfclWorker) -> None:
     case, truth = next(iter(worker.truth("multi_turn_base").items()))
-    call = "[0 for _ in iter(int, 1)]"
+    call = "next(item for item in iter(int, 1) if item)"
     assert worker.execute(case, [[call]])[0].startswith("Error during execution: sandbox:")
     valid, error = worker.judge(case, [[[call]]] + [[] for _ in truth.value[1:]])
     assert not valid

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
-from harness.evaluation.sandbox import Limits, Sandbox, interpreter
+from harness.evaluation.sandbox import BUILDERS, Limits, Sandbox, interpreter
 
 LIMITS = Limits(memory=512 << 20, processes=16, disk=4 << 20, file_size=1 << 20, cpu=2)
 
 
-@pytest.fixture(scope="module")
-def sandbox() -> Sandbox:
-    problem = Sandbox().problem()
+@pytest.fixture(scope="module", params=BUILDERS)
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    problem = Sandbox(request.param).problem()
     if problem:
-        pytest.skip(f"no namespaces here: {problem}")
-    return Sandbox(limits=LIMITS)
+        pytest.skip(f"no sandbox by {request.param} here: {problem}")
+    return Sandbox(request.param, LIMITS)
 
 
 def run(sandbox: Sandbox, code: str, seconds: float = 20.0) -> tuple[int, str]:
@@ -51,8 +51,14 @@ ESCAPES = {
     "mount": "import ctypes; assert not ctypes.CDLL(None).mount(b'a', b'/tmp', b'tmpfs', 0, None); print('escaped')",
     "change the root": "import ctypes; assert ctypes.CDLL(None).chroot(b'/tmp') == 0; print('escaped')",
     "connect": "import socket; socket.create_connection(('127.0.0.1', {port}), 2); print('escaped')",
+    "kill the first process": "import os; os.kill(1, 9); import time; time.sleep(0.2); print('still here')",
     "fill the disk": "f = open('/sandbox/a', 'wb'); [f.write(bytes(1 << 16)) for _ in range(999)]; print('escaped')",
     "memory bomb": "b = bytearray(4 << 30); print('escaped')",
+    "remount the system": "import os, ctypes; c = ctypes.CDLL(None, use_errno=True); "
+    "assert c.mount(b'none', b'/usr', None, 32 | 4096, None) == 0; print('escaped')",
+    "another user namespace": "import ctypes; assert ctypes.CDLL(None).unshare(0x10000000 | 0x00020000) == 0; "
+    "assert ctypes.CDLL(None).mount(b'none', b'/usr', None, 32 | 4096, None) == 0; print('escaped')",
+    "see other processes": "import os; print([n for n in os.listdir('/proc') if n.isdigit()], 'escaped')",
 }
 
 
@@ -79,6 +85,19 @@ def test_an_innocent_program_runs_with_an_empty_environment(sandbox: Sandbox, mo
     assert "['a']" in output
 
 
+def test_what_runs_inside_is_the_first_to_go(sandbox: Sandbox) -> None:
+    """Many processes within their own limits could still fill a machine's memory: then the kernel ends them first."""
+    program, readable = interpreter(Path(sys.executable))
+    code = "import time; print('up', flush=True); time.sleep(60)"
+    process = sandbox.start([program, "-I", "-S", "-c", code], readable)
+    assert process.popen.stdout is not None
+    process.popen.stdout.readline()
+    try:
+        assert Path(f"/proc/{process.popen.pid}/oom_score_adj").read_text().strip() == "1000"
+    finally:
+        process.close()
+
+
 def test_fork_bomb_ends_with_its_limit(sandbox: Sandbox) -> None:
     code = """
 import os, time
@@ -102,31 +121,33 @@ def test_endless_loop_is_ended(sandbox: Sandbox) -> None:
     assert time.monotonic() - started < 60
 
 
-def processes_of(session: int) -> list[str]:
-    """Running processes of a session, by what /proc says."""
+def processes_with(marker: str) -> list[str]:
+    """Running processes that have ``marker`` in their command line, by what /proc says."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            fields = path.read_text().rsplit(")", 1)[1].split()
+            if marker.encode() in path.read_bytes():
+                found.append(path.parent.name)
         except OSError:
             continue
-        if int(fields[3]) == session and fields[0] not in "ZX":
-            found.append(path.parent.name)
     return found
 
 
 def test_close_ends_everything_that_was_started(sandbox: Sandbox, tmp_path: Path) -> None:
+    """Also what left its session."""
     program, readable = interpreter(Path(sys.executable))
-    code = "import os, time\nif os.fork() == 0: os.setsid()\nprint('up', flush=True)\ntime.sleep(600)"
+    marker = f"marker of {tmp_path}"
+    code = f"import os, time # {marker}\nif os.fork() == 0: os.setsid()\nprint('up', flush=True)\ntime.sleep(600)"
     process = sandbox.start([program, "-I", "-S", "-c", code], readable)
     assert process.popen.stdout is not None
     process.popen.stdout.readline()
-    group = process.popen.pid
+    process.popen.stdout.readline()
+    assert len(processes_with(marker)) >= 2
     process.close()
     deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and processes_of(group):
+    while time.monotonic() < deadline and processes_with(marker):
         time.sleep(0.05)
-    assert processes_of(group) == []
+    assert processes_with(marker) == []
 
 
 def test_an_unknown_mode_names_the_valid_ones() -> None:
@@ -134,11 +155,23 @@ def test_an_unknown_mode_names_the_valid_ones() -> None:
         Sandbox("of")
 
 
-def test_without_namespaces_the_sandbox_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_sandbox_can_be_built_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sandbox, "problem", lambda self: "forbidden")
-    with pytest.raises(UserError, match="sandbox=off if the machine itself is disposable"):
-        Sandbox().require()
-    Sandbox("off").require()
+    for action in (Sandbox().require, lambda: Sandbox.of("auto")):
+        with pytest.raises(UserError, match=r"\(.*forbidden.*\).*sandbox=off if the machine itself is disposable"):
+            action()
+    Sandbox.of("off").require()
+
+
+def test_what_works_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sandbox, "problem", lambda self: "forbidden" if self.mode == "namespaces" else None)
+    assert Sandbox.of("auto").mode == "bubblewrap"
+    assert Sandbox.of("namespaces").mode == "namespaces"
+
+
+def test_without_the_program_it_is_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert Sandbox("bubblewrap").problem() == "bwrap is not installed"
 
 
 def test_off_still_gives_an_empty_environment_and_folder(monkeypatch: pytest.MonkeyPatch) -> None:

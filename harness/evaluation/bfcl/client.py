@@ -33,6 +33,7 @@ class BfclWorker:
         self._sandbox = sandbox
         self._process: SandboxedProcess | None = None
         self._buffer = b""
+        self._last_words = ""
         self.restarts = 0
         sandbox.require()
 
@@ -128,10 +129,8 @@ class BfclWorker:
         try:
             self._answer(START_SECONDS)
         except (OSError, ValueError, WorkerDied) as error:
-            process.popen.kill()
-            _, errors = process.popen.communicate()
+            reason = " ".join(self._last_words.split())[-300:] or str(error)
             self.close()
-            reason = " ".join(errors.decode(errors="replace").split())[-300:] or str(error)
             raise UserError(f"bfcl-eval's worker does not start ({reason}); run `{environment.SETUP}`") from error
 
     def _answer(self, seconds: float) -> dict[str, Any]:
@@ -157,6 +156,8 @@ class BfclWorker:
         return answer
 
     def _dead(self, reason: str) -> WorkerDied:
+        if self._process is not None:
+            self._last_words = self._process.end()
         self.close()
         self.restarts += 1
         return WorkerDied(reason)

@@ -1,4 +1,4 @@
-"""``python -m harness doctor bfcl [sandbox=off]``: sets up bfcl-eval and checks that it judges as it should."""
+"""``python -m harness doctor bfcl [sandbox=MODE]``: sets up bfcl-eval and checks that it judges as it should."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from harness.errors import UserError, nearest
 from harness.evaluation.bfcl import environment
 from harness.evaluation.bfcl.categories import CASES
 from harness.evaluation.bfcl.client import BfclWorker
-from harness.evaluation.sandbox import Sandbox
+from harness.evaluation.sandbox import AUTO, MODES, OFF, Sandbox
 from harness.launch.findings import Finding
 
 TRIED = ("simple_python", "simple_java", "simple_javascript", "live_parallel", "multi_turn_base")
@@ -15,20 +15,24 @@ TRIED_CASES = 3
 
 def check(arguments: list[str]) -> list[Finding]:
     """Builds the environment if it is not there. Never raises for what it finds; UserError for a wrong argument."""
-    mode = "namespaces"
+    mode = AUTO
     for word in arguments:
         key, _, value = word.partition("=")
         if key != "sandbox" or not value:
             raise UserError(f"doctor bfcl knows no {word!r}: {nearest(key, ['sandbox'])}")
         mode = value
-    sandbox = Sandbox(mode)
+    if mode not in MODES:
+        raise UserError(f"doctor bfcl: sandbox={mode} is unknown: {nearest(mode, MODES)}")
     findings = []
-    problem = sandbox.problem() if mode != "off" else None
-    if problem:
-        remedy = "allow unprivileged user namespaces, or give sandbox=off on a disposable machine"
-        return [Finding("problem", "sandbox", f"model text cannot be shut in ({problem})", remedy)]
-    text = "off: model text would run with your rights" if mode == "off" else "namespaces: no network, no foreign files"
-    findings.append(Finding("note" if mode == "off" else "ok", "sandbox", text))
+    try:
+        sandbox = Sandbox.of(mode)
+        sandbox.require()
+    except UserError as error:
+        remedy = "see above, or give sandbox=off on a disposable machine"
+        return [Finding("problem", "sandbox", str(error), remedy)]
+    off = sandbox.mode == OFF
+    text = "model text would run with your rights" if off else "no network, no foreign files"
+    findings.append(Finding("note" if off else "ok", "sandbox", f"{sandbox.mode}: {text}"))
     try:
         folder = environment.build()
     except UserError as error:

@@ -30,7 +30,7 @@ def evaluate_bfcl(options: Options, subject: Subject) -> list[Path]:
     wanted = _categories(options.categories)
     if options.samples not in (None, 1):
         raise UserError(f"samples={options.samples}: each BFCL case is answered once; leave samples= out")
-    sandbox = Sandbox(options.sandbox)
+    sandbox = Sandbox.of(options.sandbox)
     sampling = pipeline.asked_sampling(options, SAMPLING)
     with BfclWorker(sandbox) as worker:
         whole = {name: cases_of(worker.cases(name)) for name in wanted}
