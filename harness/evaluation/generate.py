@@ -20,17 +20,24 @@ class Progress:
         self._shown = 0.0
         self._terminal = sys.stderr.isatty()
 
-    def step(self) -> None:
+    def step(self, *, show: bool = True) -> None:
+        """One more is done; ``show=False`` where many are done at once, and a rate would say nothing."""
         self.done += 1
+        if show:
+            self.show()
+
+    def show(self) -> None:
         now = time.monotonic()
         if now - self._shown >= (0.2 if self._terminal else 30.0) or self.done == self.total:
             self._shown = now
             self._show(now - self._begun)
 
     def _show(self, seconds: float) -> None:
-        rate = (self.done - self._first) / max(seconds, 1e-6)
-        left = (self.total - self.done) / rate if rate > 0 else 0.0
-        text = f"{self.title}: {self.done}/{self.total}, {rate:.1f}/s, {left:.0f} s left"
+        text = f"{self.title}: {self.done}/{self.total}"
+        if self.done > self._first:
+            rate = (self.done - self._first) / max(seconds, 1e-6)
+            text += f", {rate:.0f}/s" if rate >= 10 else f", {rate:.2g}/s"
+            text += f", {(self.total - self.done) / rate:.0f} s left"
         end = "\n" if not self._terminal or self.done == self.total else ""
         print(("\r" if self._terminal else "") + text, end=end, file=sys.stderr, flush=True)
 
@@ -48,8 +55,10 @@ def generate(
             return
         writer.add(wanted[generation.key], generation)
         stored.add(generation.key)
-        progress.step()
+        progress.step(show=backend.block is None)
 
+    if len(stored) < len(wanted):
+        progress.show()
     if backend.block is None:
         backend.generate([request for request in requests if request.key not in stored], sampling, emit)
     else:
@@ -57,6 +66,7 @@ def generate(
             block = requests[start : start + backend.block]
             if any(request.key not in stored for request in block):
                 backend.generate(block, sampling, emit)
+                progress.show()
     lacking = len(wanted) - len(stored)
     if lacking:
         raise UserError(f"{lacking} of {len(wanted)} outputs were not generated; give the same command again")
