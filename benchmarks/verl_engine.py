@@ -161,11 +161,13 @@ def pocket(steps: int, folder: Path, overrides: list[str]) -> None:
         *overrides,
     ]
     memory.start()
+    load = os.getloadavg()[0]
     start, begun = time.monotonic(), time.time()
     ended = subprocess.run(command, env={**os.environ, MARK: mark}, stdout=subprocess.DEVNULL, check=False)
     whole = time.monotonic() - start
     memory.ended.set()
     memory.join()
+    print(f"{os.cpu_count()} processors; load before {load:.1f} (of others), at the end {os.getloadavg()[0]:.1f}")
     (run,) = RunStore(folder).runs()
     rows = run.metrics.rows()
     print(f"{' '.join(command[1:])}\n  exit code {ended.returncode}, {run.status().state}, {len(rows)} steps")

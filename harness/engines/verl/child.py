@@ -22,7 +22,8 @@ ERROR = "error.json"
 FAILED, FULL, STOPPED = 1, 74, 75
 """Exit codes: an error, a disk so full that not even the error could be written, a stop that was asked for."""
 
-DISK_FULL = "the disk is full; free space (checkpoints and exports of other runs), then start the run again"
+AGAIN = "start the run again (retry=true), it continues from its last checkpoint"
+DISK_FULL = f"the disk is full; free space (checkpoints and exports of other runs), then {AGAIN}"
 
 WATCH_SECONDS = 1.0
 LAST_RESORT_SECONDS = 15.0
@@ -60,18 +61,17 @@ def explain(chain: list[BaseException]) -> str:
         return DISK_FULL
     if "OutOfMemoryError" in text or "CUDA out of memory" in text:
         return (
-            f"out of memory ({_line(inner)}); lower engine.options.memory_fraction or "
+            f"out of memory ({_line(inner, SHORT)}); lower engine.options.memory_fraction or "
             "engine.options.tokens_per_gpu, or use more GPUs"
         )
     if "timed out during startup" in text:
-        return "Ray did not start in time, the machine is busy; start the run again when less else is running"
-    if "Failed to connect to GCS" in text or "GCS" in type(inner).__name__ or "RaySystemError" in text:
-        return f"Ray ended ({_line(inner)}); start the run again, it continues from its last checkpoint"
-    if any(type(item).__name__ in _DEAD for item in chain):
         return (
-            f"a worker process died ({_line(inner)}); killed, or out of host memory. Start the run again, it continues "
-            "from its last checkpoint"
+            "Ray did not start in time, the machine is busy; start the run again (retry=true) when less else is running"
         )
+    if "Failed to connect to GCS" in text or "GCS" in type(inner).__name__ or "RaySystemError" in text:
+        return f"Ray ended; {AGAIN} ({_line(inner, SHORT)})"
+    if any(type(item).__name__ in _DEAD for item in chain):
+        return f"a worker process died, killed or out of host memory; {AGAIN} ({_line(inner, SHORT)})"
     return _line(inner)
 
 
@@ -97,12 +97,14 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         current = inner if isinstance(inner, BaseException) else current.__cause__
 
 
-def _line(error: BaseException) -> str:
+LONG, SHORT = 2000, 200
+
+
+def _line(error: BaseException, longest: int = LONG) -> str:
     message = " ".join(str(error).split())
     name = type(error).__name__
-    if name in ("UserError", "NoInformativeGroupError", "FailedGroupsError"):
-        return message[:2000]
-    return f"{name}: {message[:2000]}"
+    text = message if name in ("UserError", "NoInformativeGroupError", "FailedGroupsError") else f"{name}: {message}"
+    return text if len(text) <= longest else text[:longest].rstrip() + " ..."
 
 
 def _follow(parent: int) -> None:

@@ -27,7 +27,7 @@ GRACE_SECONDS = 20.0
 """How long a child may take to shut Ray down after it was told to."""
 
 
-class TrainingFailedError(RuntimeError):
+class TrainingFailedError(UserError):
     """verl ended before the run was done; the message names the cause, the remedy and the log."""
 
 
@@ -170,7 +170,7 @@ class _Child:
             cause += _group_error(self.log)
         if cause is None:
             cause = f"verl's process was killed by signal {-code}" if code < 0 else f"verl ended with exit code {code}"
-            cause += "; was it killed for memory? The run continues from its last checkpoint when it is started again"
+            cause += f"; was it killed for memory? {child.AGAIN.capitalize()}"
         raise TrainingFailedError(f"{cause} (log: {self.log})")
 
 

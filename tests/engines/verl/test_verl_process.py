@@ -110,7 +110,7 @@ def wrapped(inner: BaseException) -> BaseException:
     ("error", "message"),
     [
         (OSError(28, "No space left on device"), "the disk is full; free space"),
-        (ActorDiedError("SIGKILL"), r"a worker process died .*continues from its last checkpoint"),
+        (ActorDiedError("SIGKILL"), r"a worker process died, .*continues from its last checkpoint"),
         (RuntimeError("Failed to connect to GCS"), "Ray ended"),
         (RuntimeError("CUDA out of memory. Tried"), r"out of memory .*memory_fraction"),
         (NoInformativeGroupError("none of 8 groups"), "^none of 8 groups"),

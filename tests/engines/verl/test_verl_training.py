@@ -7,46 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from verl_cases import ROOT, needs_verl, rows_of, run_python
+from verl_cases import ROOT, SECONDS, SMALL, log_of, needs_verl, only_run, processes_of, rows_of, run_plain, train
 
 from harness import aggregation
 from harness.store import Run, RunStore
 
 pytestmark = needs_verl
 
-SECONDS = 570.0
 CHANNELS = ["correctness", "format"]
-SMALL = (
-    "engine=verl",
-    "engine.device=cpu",
-    "engine.gpus_per_node=1",
-    "training.responses_per_step=64",
-    "training.evaluation_prompts=16",
-    "training.evaluate_every=2",
-    "output.checkpoint_every=1",
-    "output.rollouts_every=1",
-    "hydra.launcher.workers=1",
-)
-
-
-def train(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    return run_python(
-        ["harness/run.py", "-m", f"output.runs={folder}", *SMALL, *overrides], timeout=SECONDS, OMP_NUM_THREADS="1"
-    )
-
-
-def only_run(folder: Path) -> Run:
-    (run,) = RunStore(folder).runs()
-    return run
-
-
-def log_of(run: Run) -> str:
-    logs = sorted((run.path / "verl").glob("attempt_*.log"))
-    return logs[-1].read_text(errors="replace")[-4000:] if logs else "no log"
 
 
 def check_advantages(run: Run, step: int, method: str, filter_: bool) -> None:
@@ -100,19 +71,6 @@ def test_a_filtered_run_is_stored_whole_and_its_advantages_are_those_of_aggregat
     assert "python -m verl.trainer.main_ppo" in (run.path / "verl" / "command.sh").read_text()
 
 
-def children_of(run: Run) -> list[int]:
-    """Processes of this run's child, by their working folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if os.readlink(entry / "cwd") == str(run.path / "verl"):
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
-
-
 @pytest.mark.slow
 def test_killed_in_the_middle_it_continues_from_the_last_checkpoint(tmp_path):
     plan = train(tmp_path, "method=gdpo", "training.steps=3", "dry_run=true")
@@ -139,9 +97,9 @@ def test_killed_in_the_middle_it_continues_from_the_last_checkpoint(tmp_path):
     os.kill(worker.pid, signal.SIGKILL)
     worker.wait()
     limit = time.monotonic() + 60
-    while children_of(run) and time.monotonic() < limit:
+    while processes_of(run) and time.monotonic() < limit:
         time.sleep(0.5)
-    assert not children_of(run), "verl went on without its owner"
+    assert not processes_of(run), "verl went on without its owner"
     assert run.status().state == "interrupted"
     before = run.metrics.read().lines
 
@@ -154,34 +112,6 @@ def test_killed_in_the_middle_it_continues_from_the_last_checkpoint(tmp_path):
     assert [row["responses_generated"] for row in rows] == [64, 128, 192]
     assert rows[-1]["attempt"] == 2
     check_advantages(run, 3, "gdpo", False)
-
-
-def run_plain(folder: Path, keys: str) -> subprocess.CompletedProcess[str]:
-    """A user's own command: no harness run, no store."""
-    plain = Path(__file__).parent / "plain"
-    made = run_python(["-W", "ignore", str(plain / "make_toy.py"), str(folder)], timeout=120)
-    assert made.returncode == 0, made.stderr
-    return run_python(
-        [
-            "-m",
-            "verl.trainer.main_ppo",
-            "algorithm.adv_estimator=dara_asym",
-            f"+algorithm.reward_keys={keys}",
-            f"reward.custom_reward_function.path={plain / 'reward.py'}",
-            f"data.train_files={folder / 'train.parquet'}",
-            f"data.val_files={folder / 'val.parquet'}",
-            f"actor_rollout_ref.model.path={folder / 'model'}",
-            f"actor_rollout_ref.model.tokenizer_path={folder / 'tokenizer'}",
-            f"hydra.run.dir={folder / 'hydra'}",
-            *(plain / "arguments.txt").read_text().splitlines(),
-        ],
-        timeout=SECONDS,
-        VERL_PLATFORM="cpu",
-        VERL_ENGINE_DEVICE="cuda",
-        VERL_USE_EXTERNAL_MODULES="harness.engines.verl.cpu_platform",
-        RAY_USAGE_STATS_ENABLED="0",
-        OMP_NUM_THREADS="1",
-    )
 
 
 def test_a_plain_user_of_verl_needs_two_settings(tmp_path):

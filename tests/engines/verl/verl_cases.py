@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from harness.store import Run, RunStore
+
 ROOT = Path(__file__).resolve().parents[3]
 
 try:
@@ -53,3 +55,78 @@ def run_python(
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+SECONDS = 570.0
+SMALL = (
+    "engine=verl",
+    "engine.device=cpu",
+    "engine.gpus_per_node=1",
+    "training.responses_per_step=64",
+    "training.evaluation_prompts=16",
+    "training.evaluate_every=2",
+    "output.checkpoint_every=1",
+    "output.rollouts_every=1",
+    "hydra.launcher.workers=1",
+)
+
+
+def train(folder: Path, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The pocket task by verl on the CPU, through the harness's own command."""
+    return run_python(
+        ["harness/run.py", "-m", f"output.runs={folder}", *SMALL, *overrides],
+        timeout=SECONDS,
+        OMP_NUM_THREADS="1",
+        **environment,
+    )
+
+
+def only_run(folder: Path) -> Run:
+    (run,) = RunStore(folder).runs()
+    return run
+
+
+def log_of(run: Run) -> str:
+    logs = sorted((run.path / "verl").glob("attempt_*.log"))
+    return logs[-1].read_text(errors="replace")[-4000:] if logs else "no log"
+
+
+def processes_of(run: Run) -> list[tuple[int, str]]:
+    """Processes of this run's child and of the Ray it started, by their working folder: pid and command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if os.readlink(entry / "cwd") == str(run.path / "verl"):
+                    found.append((int(entry.name), (entry / "cmdline").read_text().replace("\0", " ")))
+            except OSError:
+                continue
+    return found
+
+
+def run_plain(folder: Path, keys: str, estimator: str = "dara_asym") -> subprocess.CompletedProcess[str]:
+    """A user's own command: no harness run, no store."""
+    plain = Path(__file__).parent / "plain"
+    made = run_python(["-W", "ignore", str(plain / "make_toy.py"), str(folder)], timeout=120)
+    assert made.returncode == 0, made.stderr
+    return run_python(
+        [
+            "-m",
+            "verl.trainer.main_ppo",
+            f"algorithm.adv_estimator={estimator}",
+            f"+algorithm.reward_keys={keys}",
+            f"reward.custom_reward_function.path={plain / 'reward.py'}",
+            f"data.train_files={folder / 'train.parquet'}",
+            f"data.val_files={folder / 'val.parquet'}",
+            f"actor_rollout_ref.model.path={folder / 'model'}",
+            f"actor_rollout_ref.model.tokenizer_path={folder / 'tokenizer'}",
+            f"hydra.run.dir={folder / 'hydra'}",
+            *(plain / "arguments.txt").read_text().splitlines(),
+        ],
+        timeout=SECONDS,
+        VERL_PLATFORM="cpu",
+        VERL_ENGINE_DEVICE="cuda",
+        VERL_USE_EXTERNAL_MODULES="harness.engines.verl.cpu_platform",
+        RAY_USAGE_STATS_ENABLED="0",
+        OMP_NUM_THREADS="1",
+    )
