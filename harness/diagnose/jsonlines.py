@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -65,15 +66,11 @@ def _parse(data: bytes, columns: Columns, last: bool, cut: bool) -> Chunk:
     ended = lines[-1] == b""
     if ended:
         lines.pop()
-    labels: list[Any] = []
+    optional = [name for name in (columns.step, columns.attempt, columns.length, columns.advantage) if name]
+    names = (columns.group, *columns.channels, *optional)
+    wanted = itemgetter(*names)
     numbers: list[int] = []
-    rewards: list[list[Any]] = [[] for _ in columns.channels]
-    extras: dict[str, list[Any]] = {
-        name: [] for name in (columns.step, columns.attempt, columns.length, columns.advantage) if name
-    }
-    takers = [(name, values.append) for name, values in zip(columns.channels, rewards, strict=True)]
-    takers += [(name, values.append) for name, values in extras.items()]
-    group = columns.group
+    cells: list[tuple[Any, ...]] = []
     for number, line in enumerate(lines, 1):
         try:
             record = orjson.loads(line)
@@ -87,18 +84,22 @@ def _parse(data: bytes, columns: Columns, last: bool, cut: bool) -> Chunk:
         if type(record) is not dict:
             notes.add("unreadable line", "", number)
             continue
-        label = record.get(group)
-        if type(label) is float:
-            label = _exact(line, group)
-        if not is_label(label):
-            notes.add("no group", group, number)
+        try:
+            row = wanted(record)
+        except KeyError:
+            row = tuple(map(record.get, names))
+        if type(row[0]) is float:
+            row = (_exact(line, columns.group), *row[1:])
+        if not is_label(row[0]):
+            notes.add("no group", columns.group, number)
             continue
-        labels.append(label)
         numbers.append(number)
-        for name, take in takers:
-            take(record.get(name))
+        cells.append(row)
     if cut:
         notes.add("cut file", "", max(len(lines), 1))
+    labels, *values = map(list, zip(*cells, strict=True)) if cells else [[] for _ in names]
+    rewards, rest = values[: len(columns.channels)], values[len(columns.channels) :]
+    extras = dict(zip(optional, rest, strict=True))
     return chunk_of(columns, labels, np.array(numbers, dtype=np.int64), rewards, extras, notes, len(lines))
 
 

@@ -65,7 +65,7 @@ def measure(
     plain: Aggregation,
     dara: Aggregation,
     limits: Mapping[str, tuple[float, float]],
-    two: set[str],
+    two: frozenset[str],
 ) -> StepReport:
     """plain, dara: gdpo's and dara_sym's aggregation of the batch. limits: (lowest, highest) reward by channel.
     two: the channels that take only two values."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,8 @@ import numpy as np
 from harness.diagnose import csvfile, jsonlines, parquet
 from harness.diagnose.cells import Notes
 from harness.diagnose.columns import Choice, Columns, find_columns
+from harness.diagnose.pool import WORKERS, pool_of
+from harness.diagnose.progress import progress
 from harness.diagnose.rows import Chunk, Rows, join, settle_attempts
 from harness.diagnose.sources import Source, find_sources
 from harness.errors import UserError
@@ -58,11 +58,14 @@ def read_log(paths: Sequence[Path], choice: Choice, duplicates: str = "auto") ->
     from_name = columns.step is None and all(source.step is not None for source in found)
     chunks: list[Chunk] = []
     warnings: list[str] = []
-    for file, chunk in _chunks(found, columns):
-        chunk.file = file
-        if from_name:
-            chunk.steps = np.full(len(chunk.steps), found[file].step or 0, dtype=np.int64)
-        chunks.append(chunk)
+    bytes_there = sum(source.path.stat().st_size for source in found)
+    with progress("reading", bytes_there) as done:
+        for file, chunk, size in _chunks(found, columns):
+            chunk.file = file
+            if from_name:
+                chunk.steps = np.full(len(chunk.steps), found[file].step or 0, dtype=np.int64)
+            chunks.append(chunk)
+            done(size)
     warnings += _noted(chunks, found)
     if not any(len(chunk.steps) for chunk in chunks):
         raise UserError(f"no response could be read from {found[0].path}: " + ("; ".join(warnings) or "it is empty"))
@@ -90,42 +93,36 @@ def read_log(paths: Sequence[Path], choice: Choice, duplicates: str = "auto") ->
     return Log(rows, columns, found, warnings, columns.step is not None or from_name, numbers)
 
 
-def _chunks(found: Sequence[Source], columns: Columns) -> Iterator[tuple[int, Chunk]]:
+def _chunks(found: Sequence[Source], columns: Columns) -> Iterator[tuple[int, Chunk, int]]:
+    """(number of the file, chunk, bytes of the file that are done with it), files in order."""
     total = sum(source.path.stat().st_size for source in found if source.kind == "jsonl")
-    workers = min(os.cpu_count() or 1, 4)
-    parallel = total >= _PARALLEL_FROM and workers > 1
-    with _pool(workers) if parallel else nullcontext() as pool:
+    with pool_of(WORKERS) if total >= _PARALLEL_FROM and WORKERS > 1 else nullcontext() as pool:
         waiting: list[tuple[int, Future[Chunk]]] = []
         numbering: dict[int, int] = defaultdict(int)
 
-        def numbered(file: int, chunk: Chunk) -> tuple[int, Chunk]:
+        def numbered(file: int, chunk: Chunk) -> tuple[int, Chunk, int]:
             before = numbering[file]
             chunk.lines += before
             chunk.notes.first = {key: line + before for key, line in chunk.notes.first.items()}
             numbering[file] += chunk.read
-            return file, chunk
+            return file, chunk, jsonlines.PIECE if found[file].packed is None else 0
 
         for file, source in enumerate(found):
             if source.kind != "jsonl":
                 reader = csvfile.read if source.kind == "csv" else parquet.read
                 for chunk in reader(source, columns):
-                    yield file, chunk
+                    yield file, chunk, 0
                 continue
             for call in jsonlines.tasks(source, columns):
                 if pool is None:
                     yield numbered(file, call[0](*call[1:]))
                     continue
                 waiting.append((file, pool.submit(call[0], *call[1:])))
-                if len(waiting) > 2 * workers:
+                if len(waiting) > 2 * WORKERS:
                     first, future = waiting.pop(0)
                     yield numbered(first, future.result())
         for file, future in waiting:
             yield numbered(file, future.result())
-
-
-def _pool(workers: int) -> ProcessPoolExecutor:
-    methods = multiprocessing.get_all_start_methods()
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork" if "fork" in methods else None))
 
 
 def _noted(chunks: Sequence[Chunk], found: Sequence[Source]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,9 @@ class Moments:
     def add(self, x: Floats, y: Floats) -> None:
         self._sums += np.array([len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y])
 
+    def merge(self, other: Moments) -> None:
+        self._sums += other._sums
+
     @property
     def correlation(self) -> float:
         """NaN where one side does not vary."""
@@ -44,25 +47,39 @@ class Moments:
 
 
 @dataclass
-class Replay:
-    """One method over all steps.
+class Tally:
+    """What one method did over some steps.
 
     with_base, with_logged: correlation of its advantages with gdpo's, and with those in the log. mass: the positive
     part of its advantages, divided over the channels; a response's part goes to its channels in proportion to the
     positive terms w_k [A_k]_+ (w_k [r_k - mean]_+ for a method that adds up rewards). flipped: responses whose sign is
-    opposite to gdpo's. silenced: responses that have a sign with gdpo and none here. weights: summed over steps."""
+    opposite to gdpo's. silenced: responses that have a sign with gdpo and none here. weights: summed over steps.
+    skipped: why it does not run."""
 
-    method: Method
-    given: dict[str, Any]
-    with_base: Moments
-    with_logged: Moments
     mass: Floats
+    skipped: str = ""
+    with_base: Moments = field(default_factory=Moments)
+    with_logged: Moments = field(default_factory=Moments)
     flipped: int = 0
     silenced: int = 0
     responses: int = 0
     steps: int = 0
     weights: Floats | None = None
-    skipped: str = ""
+
+    def add(self, other: Tally) -> None:
+        """Take in other steps. A step at which the method cannot run ends it for all."""
+        if self.skipped or other.skipped:
+            self.skipped = self.skipped or other.skipped
+            return
+        self.with_base.merge(other.with_base)
+        self.with_logged.merge(other.with_logged)
+        self.mass = self.mass + other.mass
+        self.flipped += other.flipped
+        self.silenced += other.silenced
+        self.responses += other.responses
+        self.steps += other.steps
+        if other.weights is not None:
+            self.weights = other.weights if self.weights is None else self.weights + other.weights
 
     @property
     def mass_share(self) -> Floats:
@@ -72,6 +89,18 @@ class Replay:
     @property
     def mean_weights(self) -> Floats:
         return np.ones_like(self.mass) if self.weights is None else self.weights / max(self.steps, 1)
+
+
+@dataclass(kw_only=True)
+class Replay(Tally):
+    """A method, the parameters it is given, and its tally."""
+
+    method: Method
+    given: dict[str, Any]
+
+    def tally(self) -> Tally:
+        """The tally alone: a method of the user's cannot be sent between processes."""
+        return Tally(**{item.name: getattr(self, item.name) for item in fields(Tally)})
 
 
 def prepare_replays(
@@ -99,7 +128,7 @@ def prepare_replays(
                 given["weights"] = {channel: weights.get(channel, 1.0) for channel in channels}
             elif set(method.parameters["weights"]) != set(channels):
                 skipped = "needs --weights, one by channel"
-        replays.append(Replay(method, given, Moments(), Moments(), np.zeros(len(channels)), skipped=skipped))
+        replays.append(Replay(method=method, given=given, mass=np.zeros(len(channels)), skipped=skipped))
     return replays
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +14,16 @@ import numpy as np
 from harness.aggregation import Batch, aggregate_batch, get_method, prepare
 from harness.diagnose.cells import Floats
 from harness.diagnose.measure import ChannelStep, StepReport, measure
+from harness.diagnose.pool import WORKERS, pool_of
+from harness.diagnose.progress import progress
 from harness.diagnose.reading import Log
-from harness.diagnose.replay import BASE, Replay, prepare_replays, run_step
+from harness.diagnose.replay import BASE, Replay, Tally, prepare_replays, run_step
 from harness.diagnose.rows import Rows, codes, span
 from harness.errors import UserError
+
+BLOCK = 16
+"""Steps that one task measures."""
+_PARALLEL_FROM = 200_000
 
 
 @dataclass(frozen=True)
@@ -69,21 +78,15 @@ def diagnose(
     two = {name for place, name in enumerate(channels) if _takes_two(log.rows.rewards[:, place], limits[name])}
     if normalization == "token" and log.rows.lengths is None:
         raise UserError("--normalization token needs a column of token counts; name it with --length")
-    replays = prepare_replays(methods, channels, bounds, weights)
-    base, dara = get_method(BASE), get_method("dara_sym")
     steps: list[StepReport] = []
     single: list[int] = []
-    spans = list(_steps(log.rows))
-    for number, (step, rows) in enumerate(spans):
-        batch = _batch(rows, channels)
-        if batch is None:
-            single.append(step)
-            continue
-        plain = aggregate_batch(base, batch, normalization=normalization)
-        steps.append(measure(step, batch, plain, aggregate_batch(dara, batch), limits, two))
-        progress = number / max(len(spans) - 1, 1)
-        for replay in replays:
-            run_step(replay, batch, plain, rows.logged, normalization, progress)
+    replays = prepare_replays(methods, channels, bounds, weights)
+    asked = _Asked(channels, methods, bounds, weights, normalization, limits, frozenset(two))
+    for block in _measured(log.rows, asked):
+        steps += block.steps
+        single += block.single
+        for whole, part in zip(replays, block.tallies, strict=True):
+            whole.add(part)
     warnings = list(log.warnings)
     if not steps:
         raise UserError(
@@ -94,6 +97,67 @@ def diagnose(
         warnings.append(f"{span(np.array(single))}: no group with two responses, not measured")
     warnings += _uneven(steps)
     return Diagnosis(log, steps, replays, warnings, limits, frozenset(bounds), frozenset(two), normalization)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What every step is measured with; see :func:`diagnose`."""
+
+    channels: tuple[str, ...]
+    methods: Sequence[str] | None
+    bounds: Mapping[str, tuple[float, float]]
+    weights: Mapping[str, float]
+    normalization: str
+    limits: Mapping[str, tuple[float, float]]
+    two: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some steps in a row: measured ones, those of lone responses, and each method's tally of these steps alone."""
+
+    steps: list[StepReport]
+    single: list[int]
+    tallies: list[Tally]
+
+
+def _measured(rows: Rows, asked: _Asked) -> Iterator[_Block]:
+    """All steps in blocks, in order. The blocks do not depend on the number of processes, so neither do the sums."""
+    starts = np.flatnonzero(np.diff(rows.steps, prepend=rows.steps[0] - 1))
+    edges = [*starts[::BLOCK].tolist(), len(rows)]
+    steps = len(starts)
+    parallel = WORKERS > 1 and len(edges) > 2 and len(rows) >= _PARALLEL_FROM
+    with pool_of(WORKERS) if parallel else nullcontext() as pool, progress("measuring", len(edges) - 1) as done:
+        waiting: list[Future[_Block]] = []
+        for number, (start, end) in enumerate(itertools.pairwise(edges)):
+            part = rows.take(np.arange(start, end))
+            if pool is None:
+                yield _block(part, asked, number * BLOCK, steps)
+            else:
+                waiting.append(pool.submit(_block, part, asked, number * BLOCK, steps))
+                if len(waiting) > 2 * WORKERS:
+                    yield waiting.pop(0).result()
+            done(1)
+        for future in waiting:
+            yield future.result()
+
+
+def _block(rows: Rows, asked: _Asked, before: int, total: int) -> _Block:
+    """``before`` of the log's ``total`` steps come before this block."""
+    replays = prepare_replays(asked.methods, asked.channels, asked.bounds, asked.weights)
+    reports: list[StepReport] = []
+    single: list[int] = []
+    base, dara = get_method(BASE), get_method("dara_sym")
+    for number, (step, part) in enumerate(_steps(rows), before):
+        batch = _batch(part, asked.channels)
+        if batch is None:
+            single.append(step)
+            continue
+        plain = aggregate_batch(base, batch, normalization=asked.normalization)
+        reports.append(measure(step, batch, plain, aggregate_batch(dara, batch), asked.limits, asked.two))
+        for replay in replays:
+            run_step(replay, batch, plain, part.logged, asked.normalization, number / max(total - 1, 1))
+    return _Block(reports, single, [replay.tally() for replay in replays])
 
 
 def _steps(rows: Rows) -> Iterator[tuple[int, Rows]]:

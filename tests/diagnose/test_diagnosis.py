@@ -10,6 +10,7 @@ import pytest
 from diagnose_logs import jsonl, rows
 
 from harness.aggregation import aggregate
+from harness.diagnose import report
 from harness.diagnose.columns import Choice
 from harness.diagnose.findings import findings
 from harness.diagnose.reading import read_log
@@ -200,3 +201,24 @@ def test_token_normalisation(tmp_path: Path) -> None:
     assert found.replays[1].with_base.correlation == pytest.approx(np.corrcoef(mine, base)[0, 1])
     with pytest.raises(UserError, match="--length"):
         diagnosed(jsonl(tmp_path / "2.jsonl", rows()), normalization="token")
+
+
+def test_processes_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of steps measured in other processes, a method of the user's among them: to the last bit the same."""
+    (tmp_path / "mine.py").write_text("def mine(batch, *, progress=None):\n    return progress * batch.summed()\n")
+    records = [row for step in range(50) for row in rows(step)]
+    for number, record in enumerate(records):
+        record["correctness"] = (number * 7919 % 13) / 13
+    path = jsonl(tmp_path / "log.jsonl", records)
+    options = {"methods": ["gdpo", "dara_asym", str(tmp_path / "mine.py")], "bounds": {"format": (0.0, 1.0)}}
+    alone = diagnosed(path, **options)
+    monkeypatch.setattr(report, "_PARALLEL_FROM", 0)
+    monkeypatch.setattr(report, "WORKERS", 3)
+    shared = diagnosed(path, **options)
+    assert [step.step for step in shared.steps] == list(range(50))
+    assert repr(shared.steps) == repr(alone.steps)
+    for first, second in zip(alone.replays, shared.replays, strict=True):
+        assert first.responses == second.responses == len(records)
+        assert (first.with_base.correlation, first.flipped) == (second.with_base.correlation, second.flipped)
+        np.testing.assert_array_equal(first.mass, second.mass)
+        np.testing.assert_array_equal(first.mean_weights, second.mean_weights)

@@ -61,6 +61,6 @@ def test_the_page_states_what_was_measured(repository: Path) -> None:
 
 
 def test_figure_holds_every_panel() -> None:
-    picture = fig_theory.build(None)  # type: ignore[arg-type]
+    picture = fig_theory.build()
     assert set(picture.data["panel"]) == {"density", "monotone", "jensen", "energy", "asym", "checks"}
     assert picture.missing == ()
