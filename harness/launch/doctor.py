@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,22 @@ def examine(config: RunConfig, run: Path | None = None) -> list[Finding]:
     """All checks of one run. ``run``: its folder if it exists. Never raises for what it finds."""
     from harness.launch.engine_lookup import find_engine
 
-    findings = [_disk(config, run), *_data(config)]
     module = find_engine(config.engine.name)
+    findings = [*_guarded("disk", lambda: [_disk(config, run)]), *_guarded("data", lambda: _data(config))]
     if hasattr(module, "diagnose"):
-        findings += module.diagnose(config, run)
+        findings += _guarded("engine", lambda: module.diagnose(config, run))
     return findings
+
+
+def _guarded(subject: str, check: Callable[[], list[Finding]]) -> list[Finding]:
+    """A check that cannot be made is no reason to keep a run from starting."""
+    try:
+        return check()
+    except UserError as error:
+        return [Finding("problem", subject, str(error), "change what is named")]
+    except Exception as error:
+        text = f"could not be checked ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+        return [Finding("note", subject, text, "look at it yourself if the run fails")]
 
 
 def require(config: RunConfig, run: Path | None = None) -> list[Finding]:

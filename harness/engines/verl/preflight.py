@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from harness.config import RunConfig
-from harness.engines.verl import compatibility, mapping
+from harness.engines.verl import compatibility, mapping, storage
 from harness.engines.verl.options import options_of
 from harness.errors import UserError
 from harness.launch.findings import Finding
@@ -23,7 +23,9 @@ BYTES_TRAINED = 16
 """A parameter in training: float32 weight, gradient and two moments of Adam."""
 BYTES_SERVED = 2
 PROBE_SECONDS = 300
+GPU_SECONDS = 60
 SHARED_MEMORY = 2.0
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 PACKAGES = ("verl", "ray", "TransferQueue", "tensordict", "torch", "transformers")
 _PROBE = "ANSWER "
 
@@ -35,6 +37,8 @@ def diagnose(config: RunConfig, run: Path | None) -> list[Finding]:
     except UserError as error:
         return [Finding("problem", "settings", str(error), "change the setting that is named")]
     findings = _packages(config)
+    if run is not None:
+        findings += _resumed(config, run)
     parameters = _model_parameters(config)
     if config.engine.device == "cuda":
         findings += [*_gpus(config, parameters), _shared_memory()]
@@ -89,13 +93,17 @@ def _gpus(config: RunConfig, parameters: int | None) -> list[Finding]:
             Finding("problem", "GPUs", "nvidia-smi is not there, no NVIDIA GPU seen", "start on a GPU node, or set "
                     "engine.device=cpu with the pocket model")
         ]  # fmt: skip
-    answer = subprocess.run(
-        [tool, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    try:
+        answer = subprocess.run(
+            [tool, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=GPU_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        text = f"nvidia-smi did not answer within {GPU_SECONDS} s"
+        return [Finding("problem", "GPUs", text, "the driver hangs: take another node, have this one rebooted")]
     gpus = [line.rsplit(",", 1) for line in answer.stdout.splitlines() if line.count(",")]
     if len(gpus) < needed:
         text = f"{len(gpus)} GPU(s) on this node, engine.gpus_per_node={needed}"
@@ -103,7 +111,9 @@ def _gpus(config: RunConfig, parameters: int | None) -> list[Finding]:
     memory = min(float(total) for _, total in gpus) * 2**20 / GIGABYTE
     found = Finding("ok", "GPUs", f"{len(gpus)} x {gpus[0][0].strip()}, {memory:.0f} GB each")
     if parameters is None:
-        return [found, Finding("note", "model", f"{config.model.path} is not on this machine", _download(config))]
+        offline = any(os.environ.get(name, "0") not in ("", "0") for name in OFFLINE)
+        text = f"{config.model.path} is not on this machine" + (", which is told to be offline" if offline else "")
+        return [found, Finding("problem" if offline else "note", "model", text, _download(config))]
     options = options_of(config)
     training = parameters * BYTES_TRAINED / mapping.world_size(config) / GIGABYTE
     serving = parameters * BYTES_SERVED / GIGABYTE
@@ -151,6 +161,19 @@ def _checkpoints(config: RunConfig, run: Path | None, parameters: int | None) ->
             "problem", "checkpoints", text, "free space, or bound the exports: engine.options.keep_exports=1"
         )
     return Finding("ok", "checkpoints", text)
+
+
+def _resumed(config: RunConfig, run: Path) -> list[Finding]:
+    """Whether the run can continue from its checkpoint, if it has one."""
+    checkpoints = run / "checkpoints"
+    step = storage.latest_step(checkpoints)
+    if step == 0:
+        return []
+    try:
+        storage.require_world_size(checkpoints, mapping.world_size(config))
+    except UserError as error:
+        return [Finding("problem", "checkpoint", str(error), "see there")]
+    return [Finding("ok", "checkpoint", f"continues from step {step}")]
 
 
 def _ray(config: RunConfig) -> Finding:
