@@ -79,7 +79,7 @@ def _build(config: Any, added: list[str]) -> None:
 
     omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
     sections = {"ref": config.actor_rollout_ref.ref, "algorithm": config.algorithm}
-    plain = {name: OmegaConf.to_container(section, resolve=True) for name, section in sections.items()}
+    plain: dict[str, Any] = {name: OmegaConf.to_container(section, resolve=True) for name, section in sections.items()}
     for name in added:
         plain["algorithm"].pop(name)
     # The reference worker is an actor to verl: its worker renames these keys before it builds the dataclass.
