@@ -1,6 +1,6 @@
 """How long submitting 1,000 runs, asking for their state and submitting them again takes, on a real SLURM.
 
-    python benchmarks/slurm.py [--runs 1000]
+    python benchmarks/slurm.py [--runs 1000] [--evaluations]
 
 Starts a cluster of its own on this machine (root and Debian's slurm-wlm and munge needed), submits pocket runs whose
 jobs wait for an hour, and takes everything down again.
@@ -26,6 +26,7 @@ TARGETS = {"submit": 60.0, "status": 5.0, "submit again": 30.0}
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000, help="a multiple of 4 (default: %(default)s)")
+    parser.add_argument("--evaluations", action="store_true", help="two checkpoints of each run, and a collect job")
     arguments = parser.parse_args()
     spec = importlib.util.spec_from_file_location("slurm_cluster", ROOT / "tests" / "slurm" / "cluster.py")
     assert spec is not None
@@ -37,16 +38,17 @@ def main() -> int:
         cluster = module.Cluster(Path(folder), port=17800)
         cluster.start()
         try:
-            measure(cluster.environment, Path(folder) / "runs", arguments.runs)
+            measure(cluster.environment, Path(folder) / "runs", arguments.runs, arguments.evaluations)
         finally:
             cluster.stop()
     return 0
 
 
-def measure(environment: dict[str, str], runs: Path, count: int) -> None:
+def measure(environment: dict[str, str], runs: Path, count: int, evaluations: bool) -> None:
     launch = [sys.executable, str(ROOT / "harness" / "run.py"), "-m", f"method={METHODS}", f"seed=range({count // 4})"]
     launch += [f"output.runs={runs}", "hydra/launcher=slurm", "hydra.launcher.prepare=false"]
     launch += ["hydra.launcher.sbatch={begin: 'now+1hour'}"]
+    launch += ["evaluate_at=[0,30]", "hydra.launcher.collect=true"] if evaluations else []
     status = [sys.executable, "-m", "harness", "status", "--runs", str(runs), "--json"]
     report("submit", launch, environment)
     calls = len(list(runs.glob(".slurm/submissions/*/job_id")))

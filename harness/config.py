@@ -10,6 +10,7 @@ stored, not what is computed; all others enter the run's hash.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -173,6 +174,12 @@ class RunConfig:
     def prompts_per_step(self) -> int:
         return self.training.responses_per_step // self.group_size
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """See :func:`config_hash`; a launcher asks for it several times for each of thousands of runs."""
+        content = {"schema": IDENTITY_SCHEMA, "channel_order": list(self.task.channels), **identity(self)}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
+
 
 def identity(config: Any) -> dict[str, Any]:
     """The semantic part of a configuration as plain JSON types, recursively, without the fields outside identity."""
@@ -197,8 +204,7 @@ def _plain(value: Any) -> Any:
 def config_hash(config: RunConfig) -> str:
     """First 10 hex digits of the SHA-256 of the identity and the schema version; key order does not matter, channel
     order does (it is part of the rewards' layout)."""
-    content = {"schema": IDENTITY_SCHEMA, "channel_order": list(config.task.channels), **identity(config)}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
+    return config.digest
 
 
 def run_id(config: RunConfig) -> str:

@@ -107,15 +107,18 @@ def after_training(options: SlurmOptions, changes: AfterTraining) -> SlurmOption
     return dataclasses.replace(options, **given)
 
 
+def evaluation_gpus(settings: Mapping[str, Any]) -> int:
+    """GPUs that an evaluation uses. ``settings``: of ``python -m harness evaluate``; vLLM takes ``tensor_parallel``,
+    transformers one if its device is no CPU."""
+    if settings.get("backend") == "vllm":
+        return int(settings.get("tensor_parallel") or 1)
+    return 0 if str(settings.get("device") or "cpu") == "cpu" else 1
+
+
 def evaluation_resources(options: SlurmOptions, settings: Mapping[str, Any]) -> Resources:
-    """What an evaluation asks for. ``settings``: of ``python -m harness evaluate``; vLLM takes ``tensor_parallel``
-    GPUs, transformers one if its device is no CPU."""
-    gpus = options.evaluation.gpus_per_node
-    if gpus is None and settings.get("backend") == "vllm":
-        gpus = int(settings.get("tensor_parallel") or 1)
-    elif gpus is None:
-        gpus = 0 if str(settings.get("device") or "cpu") == "cpu" else 1
-    return Resources(1, gpus)
+    """What the job of an evaluation asks for."""
+    asked = options.evaluation.gpus_per_node
+    return Resources(1, evaluation_gpus(settings) if asked is None else asked)
 
 
 def _check_numbers(options: SlurmOptions, where: str) -> None:

@@ -3,17 +3,20 @@
     python -m harness plan study=tool_calling_main
     python -m harness plan study=maths_main --at-once 4 --partition gpu --gpu-hours 5000
 
-Takes the same keys as `python harness/run.py -m`. Step times are those measured in the folder of the runs; before there
-are any, the paper's. Nothing is submitted or written.
+Takes the same keys as `python harness/run.py -m`. Times of steps and of evaluations are those measured in the folder
+of the runs; before there are any, the paper's. Storage is what stays of checkpoints and exports when all is done.
+Nothing is submitted or written.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -21,12 +24,12 @@ from rich.table import Table
 from harness.config import RunConfig
 from harness.errors import UserError
 from harness.launch.slurm.options import parse_minutes
-from harness.launch.slurm.planning import Cost, costs, makespan, requeues
+from harness.launch.slurm.planning import Cost, Evaluating, costs, makespan, requeues
 from harness.launch.slurm.queue import NoAnswerError
 from harness.launch.slurm.queue import run as call
 from harness.store import RunStore
 
-_WIDTH = 160
+_WIDTH = 200
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +50,7 @@ def main(args: argparse.Namespace) -> int:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
     console.print(_table(found))
     _print_totals(found, args.at_once, console)
-    warnings = _warnings(found, args)
+    warnings = _warnings(found, args, console)
     for warning in warnings:
         console.print(f"warning: {warning}", style="yellow", soft_wrap=True, markup=False)
     return 1 if warnings else 0
@@ -71,11 +74,24 @@ def _table(found: Sequence[Cost]) -> Table:
     groups: dict[tuple[str, str, int], list[Cost]] = defaultdict(list)
     for cost in found:
         groups[cost.config.task.name, cost.config.model.name, cost.gpus].append(cost)
-    table = Table("task", "model", "GPUs", "runs", "done", "h a run", "from", "GPU hours left", "checkpoints", box=None)
+    columns = [
+        "task",
+        "model",
+        "GPUs",
+        "runs",
+        "done",
+        "h a run",
+        "from",
+        "GPU hours left",
+        "evaluations left",
+        "h each",
+    ]
+    table = Table(*columns, "GPU hours", "storage", box=None)
     for (task, model, gpus), members in groups.items():
         left = [cost for cost in members if cost.state != "done"]
         hours = [cost.hours for cost in left if cost.hours is not None]
-        total = _sum([cost.gpu_hours for cost in left])
+        evaluations = [item for cost in members for item in cost.evaluations]
+        each = [item.hours for item in evaluations if item.left and item.hours is not None]
         table.add_row(
             task,
             model,
@@ -84,45 +100,95 @@ def _table(found: Sequence[Cost]) -> Table:
             str(len(members) - len(left)),
             "-" if not hours else _hours(max(hours)),
             ", ".join(sorted({cost.source for cost in left})) or "-",
-            "unknown" if total is None else f"{total:,.1f}",
+            _number(_sum([cost.gpu_hours for cost in left])),
+            f"{sum(item.left for item in evaluations)} of {sum(item.total for item in evaluations)}"
+            if evaluations
+            else "-",
+            "-" if not evaluations else _hours(max(each)) if each else "unknown",
+            "-" if not evaluations else _number(_evaluation_hours(evaluations)),
             _bytes(_sum([cost.bytes for cost in members])),
         )
     return table
 
 
+def _evaluation_hours(evaluations: Iterable[Evaluating]) -> float | None:
+    """GPU hours (processor hours where there are no GPUs) of what is left; None: something is unknown."""
+    return _sum(
+        [
+            None if item.hours is None else item.hours * item.left * max(item.gpus, 1)
+            for item in evaluations
+            if item.left
+        ]
+    )
+
+
 def _print_totals(found: Sequence[Cost], at_once: int | None, console: Console) -> None:
     left = [cost for cost in found if cost.state != "done"]
-    hours = [cost.hours for cost in left if cost.hours is not None]
-    unknown = len(left) - len(hours)
-    gpu_hours = sum(cost.gpu_hours or 0.0 for cost in left if cost.gpus)
-    cpu_hours = sum(cost.gpu_hours or 0.0 for cost in left if not cost.gpus)
+    unknown = [cost for cost in left if cost.hours is None]
+    evaluations = [item for cost in found for item in cost.evaluations if item.left]
+    unmeasured = sum(item.left for item in evaluations if item.hours is None)
     parts = [f"{len(found)} runs, {len(left)} left"]
-    parts += [f"{gpu_hours:,.1f} GPU hours"] if gpu_hours else []
-    parts += [f"{cpu_hours:,.1f} core hours"] if cpu_hours else []
-    parts.append(f"checkpoints {_bytes(_sum([cost.bytes for cost in found]))}")
+    if evaluations:
+        parts.append(f"{sum(item.left for item in evaluations)} evaluations left")
+    for name, on_gpus in (("GPU", True), ("core", False)):
+        training, evaluating = _known_hours(found, on_gpus)
+        if training or evaluating:
+            split = f" ({training:,.1f} training, {evaluating:,.1f} evaluation)" if evaluating else ""
+            parts.append(f"{training + evaluating:,.1f} {name} hours{split}")
+    parts.append(f"storage {_bytes(_sum([cost.bytes for cost in found]))} ({_free(found[0].config)})")
     console.print("; ".join(parts), soft_wrap=True)
-    if hours:
+    chains = [cost.chain_hours for cost in found if cost.chain_hours]
+    if chains:
+        longest = max((cost for cost in found if cost.chain_hours), key=lambda cost: cost.chain_hours or 0.0)
         many = "all at once" if at_once is None else f"{at_once} at once"
-        total = _hours(makespan(hours, at_once))
-        console.print(f"critical path: the longest run, {_hours(max(hours))}; everything {many}: {total}")
+        after = ""
+        if any(item.left for item in longest.evaluations):
+            hours = longest.evaluation_hours
+            after = " and its evaluations" if hours else ", without its evaluations"
+        console.print(
+            f"critical path: the longest run{after}, {_hours(max(chains))}; "
+            f"everything {many}: {_hours(makespan(chains, at_once))}"
+        )
     if unknown:
         console.print(
-            f"{unknown} runs of a kind that nobody has measured and the paper gives no hours for: not counted"
+            f"{len(unknown)} runs of a kind that nobody has measured and the paper gives no hours for: not counted"
         )
+    if unmeasured:
+        console.print(f"{unmeasured} evaluations of a kind that nobody has measured: not counted")
 
 
-def _warnings(found: Sequence[Cost], args: argparse.Namespace) -> list[str]:
-    left = [cost for cost in found if cost.state != "done"]
+def _free(config: RunConfig) -> str:
+    folder = Path(config.output.runs).absolute()
+    while not folder.exists():
+        folder = folder.parent
+    return f"{_bytes(shutil.disk_usage(folder).free)} free below {folder}"
+
+
+def _known_hours(found: Sequence[Cost], on_gpus: bool) -> tuple[float, float]:
+    """(training, evaluation) on GPUs, or on processors alone, as far as known."""
+    training = sum(cost.gpu_hours or 0.0 for cost in found if bool(cost.gpus) == on_gpus and cost.state != "done")
+    evaluating = sum(
+        (item.hours or 0.0) * item.left * max(item.gpus, 1)
+        for cost in found
+        for item in cost.evaluations
+        if bool(item.gpus) == on_gpus
+    )
+    return training, evaluating
+
+
+def _warnings(found: Sequence[Cost], args: argparse.Namespace, console: Console) -> list[str]:
     warnings = []
-    known = sum(cost.gpu_hours or 0.0 for cost in left if cost.gpus)
+    known = sum(_known_hours(found, True))
     if args.gpu_hours is not None and known > args.gpu_hours:
         warnings.append(f"the study needs {known:,.0f} GPU hours, the budget is {args.gpu_hours:,.0f}")
+    left = [cost for cost in found if cost.state != "done" or any(item.left for item in cost.evaluations)]
     if args.partition is not None and left:
-        warnings += _partition_warnings(left, args.partition)
+        warnings += _partition_warnings(left, args.partition, console)
     return warnings
 
 
-def _partition_warnings(left: Sequence[Cost], name: str) -> list[str]:
+def _partition_warnings(left: Sequence[Cost], name: str, console: Console) -> list[str]:
+    """What the partition does not hold; says besides how long it takes all of it."""
     try:
         text = call("scontrol", "--oneliner", "show", "partition", name)
     except NoAnswerError as error:
@@ -131,16 +197,28 @@ def _partition_warnings(left: Sequence[Cost], name: str) -> list[str]:
     warnings = []
     nodes = int(values.get("TotalNodes", "0"))
     gpus = _partition_gpus(name)
-    wanted = max(cost.gpus for cost in left)
+    wanted = max((cost.gpus for cost in left if cost.state != "done"), default=0)
+    wanted = max([wanted, *(item.gpus for cost in left for item in cost.evaluations if item.left)])
     if gpus < wanted:
         warnings.append(f"partition {name} has {gpus} GPUs on {nodes} nodes; a run needs {wanted}")
+    elif wanted:
+        chains = [cost.chain_hours for cost in left if cost.chain_hours]
+        at_once = max(1, gpus // max(1, max(cost.gpus for cost in left)))
+        if chains:
+            console.print(
+                f"partition {name} has {gpus} GPUs: {min(at_once, len(chains))} of {len(chains)} runs at a time, "
+                f"{_hours(makespan(chains, at_once))} for all if nobody else computes there",
+                soft_wrap=True,
+            )
     limit = values.get("MaxTime", "UNLIMITED")
     longest = max((cost.hours for cost in left if cost.hours is not None), default=0.0)
-    if limit[:1].isdigit() and longest * 60 > parse_minutes(limit):
-        count = requeues(longest, parse_minutes(limit))
-        warnings.append(
-            f"partition {name} ends jobs after {limit}; the longest run ({_hours(longest)}) is requeued {count} times"
-        )
+    evaluation = max((cost.evaluation_hours or 0.0 for cost in left), default=0.0)
+    for what, hours in (("the longest run", longest), ("the longest evaluation of a run", evaluation)):
+        if limit[:1].isdigit() and hours * 60 > parse_minutes(limit):
+            count = requeues(hours, parse_minutes(limit))
+            warnings.append(
+                f"partition {name} ends jobs after {limit}; {what} ({_hours(hours)}) is requeued {count} times"
+            )
     return warnings
 
 
@@ -155,6 +233,10 @@ def _partition_gpus(name: str) -> int:
 def _sum(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.1f}"
 
 
 def _hours(hours: float) -> str:
