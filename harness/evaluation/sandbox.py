@@ -191,14 +191,14 @@ def _bubblewrapped(settings: dict[str, Any], script: str) -> list[str]:
     program = shutil.which(_BUBBLEWRAP) or _BUBBLEWRAP
     command = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     command += ["--die-with-parent", "--as-pid-1", "--clearenv", "--cap-drop", "ALL", *user]
+    for name in ("/sandbox", "/tmp"):
+        command += ["--perms", "1777", "--size", str(settings["limits"]["disk"]), "--tmpfs", name]
     parents = {str(parent) for path in shown for parent in Path(path).parents}
-    for path in sorted(parents - {"/", *shown}, key=len):
+    for path in sorted(parents - {"/", "/tmp", *shown}, key=len):
         command += ["--perms", "0755", "--dir", path]
     for path in sorted(shown, key=len):
         link = os.path.islink(path)
         command += ["--symlink", os.readlink(path), path] if link else ["--ro-bind", path, path]
-    for name in ("/sandbox", "/tmp"):
-        command += ["--perms", "1777", "--size", str(settings["limits"]["disk"]), "--tmpfs", name]
     command += ["--perms", "0755", "--dir", "/dev"]
     for name in DEVICES:
         command += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]

@@ -179,3 +179,17 @@ def test_off_still_gives_an_empty_environment_and_folder(monkeypatch: pytest.Mon
     _, output = run(Sandbox("off", LIMITS), "import os; print(sorted(os.environ), os.listdir('.'))")
     assert "SECRET_TOKEN" not in output
     assert "[]" in output
+
+
+def test_what_it_may_read_can_lie_below_a_writable_folder(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given/text").write_text("hello")
+    (tmp_path / "other").write_text("hush")
+    program, readable = interpreter(Path(sys.executable))
+    code = f"import os; print(open('{tmp_path}/given/text').read(), os.listdir('{tmp_path}'))"
+    process = sandbox.start([program, "-I", "-S", "-c", code], [*readable, tmp_path / "given"])
+    try:
+        output, errors = process.popen.communicate(timeout=60)
+    finally:
+        process.close()
+    assert output.decode().split() == ["hello", "['given']"], errors
