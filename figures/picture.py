@@ -34,7 +34,7 @@ class Picture:
 
 
 def write(picture: Picture, folder: Path) -> list[Path]:
-    """``<folder>/<name>.{pdf,svg,png,csv,json}``; the JSON holds title, caption, run ids and what is missing."""
+    """``<folder>/<name>.{pdf,svg,png,csv,json}``; the JSON holds title, caption, run ids, what is missing, inches."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with mpl.rc_context(RC):
@@ -47,6 +47,7 @@ def write(picture: Picture, folder: Path) -> list[Path]:
     table = folder / f"{picture.name}.csv"
     picture.data.to_csv(table, index=False, lineterminator="\n", float_format="%.10g")
     words = folder / f"{picture.name}.json"
+    width, height = (float(length) for length in picture.figure.get_size_inches())
     content = {
         "name": picture.name,
         "title": picture.title,
@@ -54,6 +55,8 @@ def write(picture: Picture, folder: Path) -> list[Path]:
         "paper_item": picture.paper_item,
         "run_ids": picture.run_ids(),
         "missing": list(picture.missing),
+        "width": round(width, 3),
+        "height": round(height, 3),
     }
     words.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return [*paths, table, words]

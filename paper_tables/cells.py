@@ -18,6 +18,10 @@ from paper_tables.table import Cell, Row
 
 CLAIMS = Path(__file__).with_name("claims.yaml")
 PERCENT = 100.0
+POCKET_KL = (
+    "GRPO at pocket scale: without the KL term in its reward it reaches the format as well; the term, and not the "
+    "aggregation, holds it back (docs/pocket.md). `training.reward_kl_methods=none` runs it without."
+)
 
 
 def method_label(name: str) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness.config import RunConfig
+from harness.engines.reward_kl import SUMMED_REWARD_METHODS
 from paper_tables.table import Cell, Column, Row, Table
 
 Setting = tuple[str, Callable[[RunConfig], object]]
+
+KL_METHODS = {"summed": ", ".join(SUMMED_REWARD_METHODS)}
 
 COMMON: tuple[Setting, ...] = (
     ("training steps", lambda run: run.training.steps),
@@ -22,7 +25,7 @@ COMMON: tuple[Setting, ...] = (
     ("gradient clip", lambda run: run.training.gradient_clip),
     ("entropy coefficient", lambda run: run.training.entropy_coefficient),
     ("KL in the reward", lambda run: run.training.reward_kl_coefficient),
-    ("methods that see it", lambda run: run.training.reward_kl_methods),
+    ("methods that see it", lambda run: KL_METHODS.get(run.training.reward_kl_methods, "")),
     ("KL in the loss", lambda run: run.training.loss_kl_coefficient),
     ("type of that KL", lambda run: run.training.loss_kl_type),
     ("rollout temperature / top-p", lambda run: f"{run.training.temperature} / {run.training.top_p}"),

@@ -57,7 +57,10 @@ def _maths_rows() -> list[Row]:
 def _maths_row(dataset: Dataset, sampling: Sampling) -> Row:
     file = dataset.files[0]
     revision = f"@{dataset.source.revision[:8]}" if dataset.source.revision else ""
-    cells = {"source": Cell(value=f"{dataset.source.name}{revision}"), "part": Cell(value=file.path)}
+    cells = {
+        "source": Cell(value=f"{dataset.source.name}{revision}"),
+        "part": Cell(value="/".join(file.path.split("/")[-2:])),
+    }
     return Row(dataset.title, {**cells, **_decoded(file.rows, sampling)}, MATHS)
 
 

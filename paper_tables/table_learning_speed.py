@@ -10,7 +10,7 @@ from figures.style import in_order
 from harness.analysis.crossings import learning_speed
 from harness.analysis.quantities import printed
 from harness.analysis.results import Results
-from paper_tables.cells import Cells, method_label, model_label
+from paper_tables.cells import POCKET_KL, Cells, method_label, model_label
 from paper_tables.table import Cell, Column, Row, Table
 
 LEVEL = 0.8
@@ -25,7 +25,8 @@ def build(results: Results) -> Table:
         rows += _rows(results, theirs[theirs["method"] != "base"], f"{model_label(model)}, published")
         mine = cells.runs(task="tool_calling", scale="paper", model=model, group_size=4)
         rows += _rows(results, mine, f"{model_label(model)}, ours")
-    rows += _rows(results, cells.runs(task="tool_calling", scale="pocket", group_size=4), "pocket, ours")
+    pocket = cells.runs(task="tool_calling", scale="pocket", group_size=4)
+    rows += _rows(results, pocket, "pocket, ours")
     return Table(
         name="table_learning_speed",
         title="First step with a format reward of 0.8",
@@ -40,7 +41,10 @@ def build(results: Results) -> Table:
         ),
         rows=tuple(rows),
         paper_item="learning speed",
-        notes=("Runs that never reach the level are censored, not left out. Restricted means share one horizon.",),
+        notes=(
+            "Runs that never reach the level are censored, not left out. Restricted means share one horizon.",
+            *([POCKET_KL] if len(pocket) else []),
+        ),
     )
 
 

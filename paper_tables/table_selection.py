@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from figures.style import in_order
 from harness.analysis.results import Results
 from harness.analysis.selection import load_selection, summary
 from paper_tables.cells import PERCENT, Cells, method_label, model_label
 from paper_tables.table import Cell, Column, Row, Table
 
 SELECTION = Path(__file__).with_name("selection.yaml")
+ALL = "all"
 QUANTITIES = (("bfcl_v4:accuracy/average@100", "accuracy"), ("bfcl_v4:format/average@100", "format"))
 
 
@@ -51,7 +53,8 @@ def _rows(results: Results, runs: pd.DataFrame, source: str, selection: object) 
         for quantity, label in QUANTITIES
     }
     rows = []
-    for key in tables["accuracy"].index:
+    places = {method: place for place, method in enumerate(in_order(runs["method"]))}
+    for key in sorted(tables["accuracy"].index, key=lambda key: (key[0], places[key[1]], key[2] != ALL)):
         model, method, view = key
         content: dict[str, Cell] = {"view": Cell(value=view)}
         for label, table in tables.items():

@@ -44,7 +44,7 @@ def crossings(
     counts = results.curves(RESPONSES, runs) if axis == "responses" else {}
     stated_as = published_metric(rule, metric, level)
     rows = []
-    for run in records(runs):
+    for run in records(runs[["run_id", "method", "seed"]]):
         curve = curves.get(run.run_id)
         row = results.curve(str(run.run_id), stated_as)
         if row is not None and axis == "steps" and (curve is None or len(curve) < WHOLE_CURVE):

@@ -102,7 +102,7 @@ def values(results: Results, runs: pd.DataFrame, quantity: Quantity | str) -> pd
         return _held_out(results, runs, quantity)
     reader = {"evaluation": _evaluation, "metric": _metric, "density": _density}[quantity.kind]
     rows: list[dict[str, object]] = []
-    for run in records(runs):
+    for run in records(runs[["run_id", "method", "seed", "state", "steps", "last_step"]]):
         end = None if pd.isna(run.steps) else float(run.steps)
         value, note = _last_of(run, quantity) or reader(results, str(run.run_id), quantity, end)
         never = quantity.is_time and value is None and not note
@@ -134,6 +134,7 @@ def printed(results: Results, summaries: pd.DataFrame, quantity: Quantity | str)
     """The quantity as stated by published summaries (rows of the index that are no runs); columns of :func:`values`."""
     quantity = parse(quantity) if isinstance(quantity, str) else quantity
     rows: list[dict[str, object]] = []
+    summaries = summaries[["run_id", "method", "kind", "n_runs"]]
     for row in records(summaries):
         value = _stated(results, str(row.run_id), quantity)
         if value is not None:

@@ -14,8 +14,14 @@ LARGEST_SVG = 220_000
 """Bytes; a larger vector picture (many points) is shown as its PNG, the vector file stays one click away."""
 
 
+CSS_PIXELS = 96
+"""To the inch."""
+
+
 @dataclass(frozen=True)
 class FigureView:
+    """``width`` and ``height`` in pixels of CSS, so that the page does not move while pictures arrive."""
+
     name: str
     title: str
     caption: str
@@ -23,6 +29,8 @@ class FigureView:
     run_ids: list[str]
     missing: list[str]
     source: str
+    width: int
+    height: int
     downloads: list[tuple[str, str]]
 
 
@@ -41,9 +49,10 @@ def tables(results: Path) -> list[dict[str, Any]]:
             (suffix, f"../tables/{table['name']}.{suffix}") for suffix in ("csv", "md", "tex", "json")
         ]
         table["sections"] = list(dict.fromkeys(row["section"] for row in table["rows"]))
-        table["has_published"] = any(
-            cell["published"] is not None for row in table["rows"] for cell in row["cells"].values()
-        )
+        cells = [(key, cell) for row in table["rows"] for key, cell in row["cells"].items()]
+        table["has_published"] = any(cell["published"] is not None for _, cell in cells)
+        table["has_ours"] = any(cell["value"] is not None for _, cell in cells)
+        table["numeric"] = {key for key, _ in cells} - {key for key, cell in cells if isinstance(cell["value"], str)}
         found.append(table)
     return found
 
@@ -55,6 +64,9 @@ def verdicts(results: Path) -> list[dict[str, Any]]:
 
 def _figure(path: Path) -> FigureView:
     words = _json(path)
+    missing = [key for key in ("title", "caption", "run_ids", "width", "height") if key not in words]
+    if missing:
+        raise UserError(f"{path}: has no {missing[0]}; build it again with `python -m figures {path.stem}`")
     svg, png = path.with_suffix(".svg"), path.with_suffix(".png")
     if svg.exists() and svg.stat().st_size <= LARGEST_SVG:
         source = "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode()
@@ -68,6 +80,8 @@ def _figure(path: Path) -> FigureView:
         run_ids=words["run_ids"],
         missing=words["missing"],
         source=source,
+        width=round(words["width"] * CSS_PIXELS),
+        height=round(words["height"] * CSS_PIXELS),
         downloads=[(suffix, f"../figures/{words['name']}.{suffix}") for suffix in ("csv", "pdf", "svg", "png")],
     )
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
 
 from harness.analysis.results import load_results
 from harness.report import content
+from harness.report.claims import claims_views
 from harness.report.diagnosis import diagnoses
+from harness.report.documents import document
 from harness.report.matrix import study_states
+from harness.report.summary import summary
 
-ORDER = ("holds", "fails", "insufficient", "not run", "not published")
-VIEWS = {
-    "published": "on the published runs",
-    "paper": "on our runs at paper scale",
-    "pocket": "on our pocket runs",
-}
 DASH = "\N{EN DASH}"
 
 
@@ -31,22 +28,26 @@ def render(results: Path) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["number"] = _number
     environment.filters["interval"] = _interval
+    environment.filters["prose"] = _prose
     environment.globals["provenance"] = _provenance
     template = environment.from_string(_asset("page.html"))
     index = collected.index
     ours = index[(index["source"] == "ours") & (index["kind"] == "run")]
+    claims = claims_views(content.verdicts(results))
+    tables = content.tables(results)
+    published = int(((index["source"] == "published") & (index["kind"] == "run")).sum())
     return template.render(
         style=_asset("style.css"),
         script=_asset("script.js"),
+        summary=summary(ours, published, claims, tables),
         studies=study_states(index, results),
-        runs=ours[["run_id", "study", "method", "seed", "state", "reason", "last_step", "steps"]].to_dict("records"),
+        runs=_run_rows(ours),
         findings=_findings(collected.findings),
-        claims=_claims(content.verdicts(results)),
-        tables=content.tables(results),
+        claims=claims,
+        tables=tables,
         figures=content.figures(results),
         diagnoses=diagnoses(results),
-        deviations=_deviations(),
-        published=int(((index["source"] == "published") & (index["kind"] == "run")).sum()),
+        deviations=Markup(document("deviations.md")),
     )
 
 
@@ -54,27 +55,19 @@ def _asset(name: str) -> str:
     return (resources.files("harness.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-@dataclass(frozen=True)
-class ClaimsView:
-    """Claims that were judged, those that hold first; texts of the others; how many of each verdict."""
+def _run_rows(runs: pd.DataFrame) -> list[dict[str, Any]]:
+    """Runs that are not done first: they are what a reader has to know about."""
+    columns = ["run_id", "study", "method", "seed", "state", "reason", "last_step", "steps"]
+    ordered = runs.assign(finished=runs["state"] == "done").sort_values(["finished", "run_id"], kind="stable")
+    return [
+        {str(key): "" if pd.isna(value) else value for key, value in row.items()}
+        for row in ordered[columns].to_dict("records")
+    ]
 
-    title: str
-    judged: list[dict[str, Any]]
-    open: list[str]
-    counts: dict[str, int]
 
-
-def _claims(rows: list[dict[str, Any]]) -> list[ClaimsView]:
-    found = []
-    for view, title in VIEWS.items():
-        part = [row for row in rows if row["view"] == view]
-        part.sort(key=lambda row: ORDER.index(row["verdict"]) if row["verdict"] in ORDER else len(ORDER))
-        judged = [row for row in part if row["verdict"] not in ("not run", "not published")]
-        known = {row["claim"] for row in judged}
-        waiting = [row["text"] for row in part if row["claim"] not in known]
-        counts = Counter(row["verdict"] for row in judged)
-        found.append(ClaimsView(title, judged, list(dict.fromkeys(waiting)), dict(counts)))
-    return found
+def _prose(text: str) -> Markup:
+    """Text in which `code` stands between backticks."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -82,20 +75,6 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
         {str(key): "" if pd.isna(value) else str(value) for key, value in row.items()}
         for row in table.to_dict("records")
     ]
-
-
-def _deviations() -> list[str]:
-    """The entries of docs/deviations.md (lines that start a list item), where the repository is at hand."""
-    path = Path(__file__).resolve().parents[2] / "docs" / "deviations.md"
-    if not path.exists():
-        return []
-    items: list[str] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith(("- ", "* ")):
-            items.append(line[2:])
-        elif line.startswith("  ") and items:
-            items[-1] += " " + line.strip()
-    return [item.replace("`", "").replace("**", "") for item in items]
 
 
 def _number(value: Any, decimals: int) -> str:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from figures import __main__ as figures
+from harness.analysis.schema import COLUMNS
 from harness.report.preset_command import PRESETS, parameters
 from paper_tables import __main__ as tables
 
@@ -19,7 +20,14 @@ STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages
 PARAMETERS = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
 INTERFACES = ("figures/", "paper_tables/", "harness/analysis/", "harness/report/")
 """Code whose change can change a table or figure of the same results; what lies below it made the results."""
-SETTINGS = ("figures/", "paper_tables/", "harness/evaluation/", "harness/tasks/", "harness/aggregation/")
+SETTINGS = (
+    "figures/",
+    "paper_tables/",
+    "harness/aggregation/",
+    "harness/engines/reward_kl",
+    "harness/evaluation/",
+    "harness/tasks/",
+)
 MATRICES = {
     "tables": ("tables", "results", "paper_tables", INTERFACES),
     "settings": ("tables", "code", "paper_tables", SETTINGS),
@@ -58,6 +66,13 @@ def test_a_stage_depends_on_the_code_of_no_other_table_or_figure(stage):
         declared = [item.replace("${item.name}", name) for item in STAGES[stage]["deps"]]
         others = {item for item in (*tables.names(), *figures.names()) if item != name}
         assert others & {Path(item).stem for item in declared} == set()
+
+
+def test_stages_that_read_results_depend_on_every_collected_table():
+    tables = {f"results/{name}.parquet" for name in COLUMNS}
+    assert set(STAGES["collect"]["outs"]) == tables
+    for stage in ("analysis", "tables", "figures", "report"):
+        assert tables <= set(STAGES[stage]["deps"])
 
 
 def test_every_written_file_is_an_output():

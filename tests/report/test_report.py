@@ -2,53 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 
-from figures.__main__ import main as figures
-from harness.analysis import analyse_command
-from harness.analysis.collect import REFERENCE, collect, write
 from harness.errors import UserError
 from harness.report.page import render
-from paper_tables.__main__ import main as tables
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-QUIET = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Path:
-    """What the pipeline leaves with published data alone: two tables, two figures, verdicts."""
-    folder = tmp_path_factory.mktemp("results")
-    collected = collect(folder / "no-runs", REFERENCE)
-    write(collected, folder)
-    for name in ("table01_bfcl", "table08_group_size"):
-        tables([name, "--results", str(folder)])
-    for name in ("fig01_format_density", "fig_weights"):
-        figures([name, "--results", str(folder)])
-    (folder / "plan.json").write_text(
-        json.dumps(
-            {"pocket": {"scale": "pocket", "runs": ["one", "two"]}, "big": {"scale": "paper", "runs": ["three"]}}
-        )
-    )
-    parser = argparse.ArgumentParser()
-    analyse_command.configure(parser)
-    analyse_command.main(parser.parse_args(["--results", str(folder)]))
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +17,18 @@ def page(results) -> str:
 
 
 def test_the_page_has_every_part_without_a_single_run(page):
-    for part in ("matrix", "claims", "figures", "tables", "diagnosis", "runs", "findings", "deviations", "cite"):
+    for part in (
+        "short",
+        "matrix",
+        "claims",
+        "figures",
+        "tables",
+        "diagnosis",
+        "runs",
+        "findings",
+        "deviations",
+        "cite",
+    ):
         assert f'<section id="{part}">' in page
     assert "None yet." in page
     assert "51.17" in page
@@ -101,24 +72,37 @@ def test_no_results_is_one_line(tmp_path):
         render(tmp_path)
 
 
-@pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
-@pytest.mark.parametrize("size", ["1280,900", "390,844"])
-def test_the_page_opens_in_a_browser_and_fits(page, tmp_path, size):
-    """The document that the browser built has all figures decoded, and nothing is wider than the window."""
-    probe = (
-        "<script>addEventListener('load', () => { document.title = JSON.stringify({"
-        "wide: document.documentElement.scrollWidth - innerWidth,"
-        "broken: [...document.images].filter((image) => { image.loading = 'eager';"
-        " return image.complete && !image.naturalWidth; }).length, images: document.images.length,"
-        "focusable: document.querySelectorAll('td[tabindex]').length}); });</script></body>"
-    )
-    path = tmp_path / "index.html"
-    path.write_text(page.replace("</body>", probe), encoding="utf-8")
-    command = [str(CHROMIUM), *QUIET, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={size}", "--dump-dom"]
-    dom = subprocess.run([*command, path.as_uri()], capture_output=True, text=True, timeout=120, check=True).stdout
-    found = json.loads(dom.split("<title>")[1].split("</title>")[0].replace("&quot;", '"'))
-    assert found["wide"] <= 0
-    assert found["broken"] == 0
-    assert found["images"] == 2
-    assert found["focusable"] > 50
+def test_a_figure_of_an_older_version_is_named(results, tmp_path):
+    copy = tmp_path / "results"
+    shutil.copytree(results, copy)
+    path = copy / "figures" / "fig_weights.json"
+    words = json.loads(path.read_text())
+    del words["width"]
+    path.write_text(json.dumps(words))
+    with pytest.raises(UserError, match="python -m figures fig_weights"):
+        render(copy)
+
+
+def test_the_summary_sets_the_experiments_side_by_side(page):
+    speed = page.split('<table aria-describedby="speed">')[1].split("</table>")[0]
+    assert "Qwen2.5-1.5B, published" in speed
+    rows = {row.split("</th>")[0].split(">")[-1]: row for row in speed.split("<tr>")[2:]}
+    assert "14 (5/5)" in rows["DARA-Asym"]
+    assert "not by half (2/5)" in rows["DVAO"]
+
+
+def test_claims_come_with_numbers_test_and_reason(page):
+    claim = page.split("DARA-Sym ends with a higher BFCL format than GRPO (1.5B)")[1].split("</li>")[0]
+    assert "dara_sym 97.55% (n = 5); grpo 81.01% (n = 5)" in claim
+    assert "mean difference to grpo +16.54 points [+10.78, +22.30], p = 0.0312" in claim
+    assert "one-sided sign flips of paired differences, exact, alpha 0.05" in claim
+
+
+def test_deviations_are_rendered_with_their_tables(page):
+    deviations = page.split('<section id="deviations">')[1].split("</section>")[0]
+    assert "<table>" in deviations
+    assert "<h1" not in deviations
+
+
+def test_empty_tables_say_that_their_numbers_are_the_published_ones(page):
+    assert page.count("Published numbers; no run of ours is in this table yet.") == 1

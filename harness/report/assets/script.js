@@ -8,4 +8,4 @@ document.addEventListener("click", (event) => {
 document.addEventListener("keydown", (event) => {
   if ((event.key === "Enter" || event.key === " ") && event.target.matches("td[tabindex]")) { event.preventDefault(); show(event.target); }
 });
-addEventListener("beforeprint", () => { document.querySelectorAll("details").forEach((item) => { item.open = true; }); });
+addEventListener("beforeprint", () => { document.querySelectorAll("details:not(.runs)").forEach((item) => { item.open = true; }); });
