@@ -35,7 +35,7 @@ _NO_REWARD = re.compile(
     r"(^|_)(ids?|uid|idx|index|seed|rank|epoch|time|seconds|timestamp|tokens?|turns?|count|num|attempts?|worker|shard"
     r"|line|row|level|difficulty|temperature|weight)$"
     r"|^(n|gts|ground_truth|answer|label|target|solution|reference|pred|prediction|extracted|input|output|prompt"
-    r"|completion|response|logprobs?|log_prob|kl|entropy|loss|sample|generation|ts|std|mean)$",
+    r"|completion|response|logprobs?|log_prob|kl|reward_kl|entropy|loss|sample|generation|ts|std|mean)$",
     re.IGNORECASE,
 )
 _SAMPLE_SHARE = 0.5

@@ -37,6 +37,7 @@ class ChannelBatch:
 
     infos: per row what the reward function returned beside the score.  padding [R]: rows that verl added.
     progress: share of the training that is done, 0 at the first step, 1 at the last.
+    penalty: what the KL term added to each scored response's reward [N], None where the method does not see it.
     sessions: per row the response it belongs to; only the last row of a response is scored, the others share its
     advantage (verl's rule for trajectories of several outputs).
     """
@@ -50,6 +51,7 @@ class ChannelBatch:
     channels: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     lengths: NDArray[np.int64] | None = None
     rows: NDArray[np.intp] | None = None
+    penalty: NDArray[np.float64] | None = None
 
 
 _CURRENT: contextvars.ContextVar[ChannelBatch | None] = contextvars.ContextVar("channels_of_batch", default=None)
@@ -109,7 +111,8 @@ def _advantages(
     advantages = batch.result.advantages
     if method in SUMMED_REWARD_METHODS and settings.reward_kl:
         summed = np.nansum(np.stack(list(batch.channels.values())), axis=0)
-        total = summed + _penalty(token_rewards, batch, rows)
+        batch.penalty = _penalty(token_rewards, batch, rows)
+        total = summed + batch.penalty
         advantages = aggregation.aggregate(
             chosen, total[:, None], labels, channels=["sum"], lengths=batch.lengths, **parameters
         ).advantages

@@ -104,7 +104,7 @@ class Recorder:
         storage.export(self.checkpoints, step, keep=wanted, final=step >= settings.steps, own_tokenizer=own)
         storage.prune(self.checkpoints, settings.keep_checkpoints, settings.keep_exports, settings.keep_for_evaluation)
 
-    def end_of_step(self, trainer: Any, batch: Any) -> None:
+    def end_of_step(self, trainer: Any, batch: Any, penalties: Mapping[str, float]) -> None:
         """A checkpoint where an evaluation wants one or the run was asked to stop; then it stops here."""
         step = trainer.global_steps
         if step >= self.settings.steps:
@@ -114,7 +114,7 @@ class Recorder:
             trainer._save_checkpoint()
         if stopping:
             if self.wants_rollouts(step):  # verl hands them over after this
-                self.rollouts(step, batch, trainer.tokenizer)
+                self.rollouts(step, batch, trainer.tokenizer, penalties)
             raise StopRequestedError(f"asked to stop after step {step}")
 
     def evaluation(self, step: int, infos: Mapping[str, list[Any]]) -> None:
@@ -141,8 +141,9 @@ class Recorder:
     def wants_rollouts(self, step: int) -> bool:
         return self.settings.rollouts_every > 0 and step % self.settings.rollouts_every == 0
 
-    def rollouts(self, step: int, batch: Any, tokenizer: Any) -> None:
-        """rollouts/<step>.jsonl: verl's fields, the channels, and the response's number of tokens."""
+    def rollouts(self, step: int, batch: Any, tokenizer: Any, penalties: Mapping[str, float]) -> None:
+        """rollouts/<step>.jsonl: verl's fields, the channels, the response's number of tokens and advantage, and where
+        the method reads it what the KL term added to the summed reward (``reward_kl``)."""
         import transfer_queue as tq
 
         from harness.engines.verl.trainer import reward_infos
@@ -171,6 +172,7 @@ class Recorder:
                 **{name: _number(infos[row][name]) for name in self.settings.channels},
                 "response_tokens": len(responses[row]),
                 "advantage": float(advantages[row][0]),
+                **({"reward_kl": penalties[batch.keys[row]]} if batch.keys[row] in penalties else {}),
             }
             lines.append(json.dumps(line, ensure_ascii=False) + "\n")
         folder = self.run / "rollouts"

@@ -46,6 +46,7 @@ class MultiRewardTrainer(PPOTrainerSync):
 
             plugin.register_method(str(config.algorithm.adv_estimator))
         self._batch: Any = None
+        self._penalties: dict[str, float] = {}
         estimator = ADV_ESTIMATOR_REGISTRY.get(str(config.algorithm.adv_estimator))
         self.ours = getattr(estimator, "__module__", "") == "harness.engines.verl.estimators"
         self.recorder = Recorder.of(config)
@@ -96,6 +97,7 @@ class MultiRewardTrainer(PPOTrainerSync):
         assert channels.result is not None
         assert channels.rows is not None
         assert channels.lengths is not None
+        self._penalties = penalties(batch, channels)
         metrics.update(aggregation_metrics(channels.result))
         if self.use_reference_policy:
             metrics["kl"] = reference_kl(batch, channels.padding)
@@ -131,7 +133,7 @@ class MultiRewardTrainer(PPOTrainerSync):
         if self.recorder is None:
             super()._log_rollout_data(batch, timing_raw, rollout_data_dir)
         elif self.recorder.wants_rollouts(self.global_steps):
-            self.recorder.rollouts(self.global_steps, batch, self.tokenizer)
+            self.recorder.rollouts(self.global_steps, batch, self.tokenizer, self._penalties)
 
     def _save_checkpoint(self) -> None:
         if self.recorder is not None:
@@ -143,7 +145,7 @@ class MultiRewardTrainer(PPOTrainerSync):
     def on_step_end(self) -> None:
         super().on_step_end()
         if self.recorder is not None:
-            self.recorder.end_of_step(self, self._batch)
+            self.recorder.end_of_step(self, self._batch, self._penalties)
 
 
 def reward_infos(batch: Any) -> list[Mapping[str, Any]]:
@@ -154,6 +156,13 @@ def reward_infos(batch: Any) -> list[Mapping[str, Any]]:
         fields = getattr(item, "data", item)
         infos.append(fields.get("reward_extra_info", {}) if isinstance(fields, Mapping) else {})
     return infos
+
+
+def penalties(batch: Any, channels: ChannelBatch) -> dict[str, float]:
+    """What the KL term added to the reward, by response; empty where the method does not see it."""
+    if channels.penalty is None or channels.rows is None:
+        return {}
+    return {batch.keys[row]: float(value) for row, value in zip(channels.rows, channels.penalty, strict=True)}
 
 
 def reference_kl(batch: Any, padding: np.ndarray) -> float:

@@ -136,11 +136,13 @@ def test_the_kl_penalty_reaches_the_summed_reward_alone(method, sees):
         token_rewards[row, lengths[row] - 1] += info["score"]
         token_rewards[row, 0] -= penalty[row]
     config = config_of(method, use_kl_in_reward=True)
-    advantages, _ = estimate(method, infos, labels, mask, config, token_rewards=token_rewards)
+    advantages, batch = estimate(method, infos, labels, mask, config, token_rewards=token_rewards)
     plain, _ = estimate(method, infos, labels, mask, config_of(method))
     if not sees:
         assert torch.equal(advantages, plain)
+        assert batch.penalty is None
         return
+    np.testing.assert_allclose(batch.penalty, -penalty, atol=1e-6)
     total = np.array([info["score"] for info in infos]) - penalty
     expected = aggregation.aggregate(method, total[:, None], labels, channels=["sum"], **parameters_of(method))
     np.testing.assert_allclose(advantages[:, 0].numpy(), expected.advantages, rtol=1e-6, atol=1e-6)
