@@ -68,14 +68,15 @@ def explain(chain: list[BaseException]) -> str:
         return (
             "Ray did not start in time, the machine is busy; start the run again (retry=true) when less else is running"
         )
-    if "Failed to connect to GCS" in text or "GCS" in type(inner).__name__ or "RaySystemError" in text:
+    if "Failed to connect to GCS" in text or any(type(item).__name__ in _RAY_GONE for item in chain):
         return f"Ray ended; {AGAIN} ({_line(inner, SHORT)})"
     if any(type(item).__name__ in _DEAD for item in chain):
         return f"a worker process died, killed or out of host memory; {AGAIN} ({_line(inner, SHORT)})"
     return _line(inner)
 
 
-_DEAD = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "ActorUnavailableError", "NodeDiedError")
+_DEAD = ("ActorDiedError", "RayActorError", "WorkerCrashedError")
+_RAY_GONE = ("ActorUnavailableError", "NodeDiedError", "LocalRayletDiedError", "RaySystemError", "GcsError")
 
 
 def read_error(path: Path) -> str | None:

@@ -117,9 +117,9 @@ def test_prompts_without_any_informative_group_end_the_run_at_the_cap(tmp_path):
 @pytest.mark.parametrize(
     ("victim", "message"),
     [
-        ("ray::WorkerDict", r"a worker process died, .*start the run again .*it continues from its last checkpoint"),
-        ("raylet/raylet", r"Ray ended.*start the run again .*it continues from its last checkpoint"),
-        ("gcs/gcs_server", r"Ray ended.*start the run again .*it continues from its last checkpoint"),
+        ("ray::WorkerDict", r"a worker process died"),
+        ("raylet/raylet", r"(Ray ended|a worker process died)"),
+        ("gcs/gcs_server", r"Ray ended"),
     ],
 )
 def test_a_killed_process_of_rays_fails_the_run_and_its_step_stays(tmp_path, victim, message):
@@ -135,7 +135,7 @@ def test_a_killed_process_of_rays_fails_the_run_and_its_step_stays(tmp_path, vic
     finally:
         process.kill()
         process.wait()
-    failed(run, message)
+    failed(run, message + r".*start the run again \(retry=true\), it continues from its last checkpoint")
     assert run.metrics.rows()[0]["step"] == 1
     assert (run.rollouts / "1.jsonl").exists()
     assert (run.path / FIRST_CHECKPOINT).exists()
