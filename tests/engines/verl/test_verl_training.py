@@ -76,10 +76,7 @@ def test_a_filtered_run_is_stored_whole_and_its_advantages_are_those_of_aggregat
     assert "python -m verl.trainer.main_ppo" in (run.path / "verl" / "command.sh").read_text()
 
 
-@pytest.mark.slow
 def test_killed_in_the_middle_it_continues_from_the_last_checkpoint(tmp_path):
-    plan = train(tmp_path, "method=gdpo", "training.steps=3", "dry_run=true")
-    assert plan.returncode == 0, plan.stderr
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
@@ -89,7 +86,7 @@ def test_killed_in_the_middle_it_continues_from_the_last_checkpoint(tmp_path):
     with initialize_config_dir(str(CONF), version_base="1.3"):
         overrides = [text for text in SMALL if not text.startswith("hydra")]
         config = Composer(GlobalHydra.instance().config_loader()).compose(
-            [*overrides, "method=gdpo", "training.steps=3", f"output.runs={tmp_path}"]
+            [*overrides, "method=gdpo", "training.steps=6", f"output.runs={tmp_path}"]
         )
     run = RunStore(tmp_path).create(config)
     command = [sys.executable, "-m", "harness.launch.worker", str(run.path)]
@@ -113,10 +110,25 @@ def test_killed_in_the_middle_it_continues_from_the_last_checkpoint(tmp_path):
     lines = run.metrics.read().lines
     assert lines[: len(before)] == before
     rows = run.metrics.rows()
-    assert [row["step"] for row in rows] == [1, 2, 3]
-    assert [row["responses_generated"] for row in rows] == [64, 128, 192]
-    assert rows[-1]["attempt"] == 2
-    check_advantages(run, 3)
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert [row["responses_generated"] for row in rows] == [64, 128, 192, 256, 320, 384]
+    assert (rows[0]["attempt"], rows[-1]["attempt"]) == (1, 2)
+    assert sorted(int(path.stem) for path in run.rollouts.glob("*.jsonl")) == [1, 2, 3, 4, 5, 6]
+    assert run.evaluations.steps("pocket") == [0, 2, 4, 6]
+    check_advantages(run, 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["grpo", "gdpo", "dara_asym", "dara_sym", "dvao", "gd2po_hard"])
+def test_each_method_of_the_main_study_trains_to_its_end(tmp_path, method):
+    result = train(tmp_path, f"method={method}", "training.steps=3")
+    run = only_run(tmp_path)
+    assert run.status().state == "done", (run.status().reason, result.stderr[-2000:], log_of(run))
+    assert [row["step"] for row in run.metrics.rows()] == [1, 2, 3]
+    for step in (1, 2, 3):
+        check_advantages(run, step)
+    assert run.evaluations.steps("pocket") == [0, 2, 3]
+    assert run.evaluations.read("pocket", 3)["metrics"]["reward/correctness"] is not None
 
 
 def test_a_plain_user_of_verl_needs_two_settings(tmp_path):
