@@ -37,7 +37,8 @@ def missing(accounting: bool = False) -> list[str]:
 
 @dataclass
 class Cluster:
-    """``port``: the first of ``4 + nodes`` free ports. ``grace``: seconds that a job keeps after it was preempted."""
+    """``port``: the first of ``4 + nodes`` free ports. ``grace``: seconds that a job keeps after it was preempted.
+    ``job_age``: seconds after which slurmctld forgets a job that ended."""
 
     folder: Path
     port: int = 16817
@@ -49,6 +50,8 @@ class Cluster:
     grace: int = 10
     kill_wait: int = 5
     max_array: int = 1001
+    job_age: int = 300
+    enforce_memory: bool = False
     extra: Sequence[str] = field(default=())
 
     @property
@@ -213,8 +216,8 @@ class Cluster:
             "SchedulerType=sched/backfill",
             "SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sched_delay=0",
             "SelectType=select/cons_tres",
-            "SelectTypeParameters=CR_Core",
-            "MinJobAge=300",
+            *self._memory_lines(),
+            f"MinJobAge={self.job_age}",
             f"KillWait={self.kill_wait}",
             "CompleteWait=0",
             "SlurmctldTimeout=30",
@@ -242,6 +245,12 @@ class Cluster:
         self.conf.write_text("\n".join(lines) + "\n", encoding="utf-8")
         gres = [f"NodeName={name} Name=gpu File={folder}/dev/nvidia[0-{self.gpus - 1}]" for name in self.names()]
         (folder / "etc" / "gres.conf").write_text("\n".join(gres) + "\n", encoding="utf-8")
+
+    def _memory_lines(self) -> list[str]:
+        """Without control groups: SLURM looks at a job's memory every few seconds and kills it above its limit."""
+        if not self.enforce_memory:
+            return ["SelectTypeParameters=CR_Core"]
+        return ["SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=1000", "JobAcctGatherParams=OverMemoryKill"]
 
     def _accounting_lines(self) -> list[str]:
         if not self.accounting:

@@ -1,7 +1,7 @@
 """An engine for tests: a seeded random walk, kept in a checkpoint together with the generator's state.
 
 ``engine.options``: ``seconds`` a step, ``stubborn`` (does not listen to a request to stop), ``fail_at`` a step, ``ray``
-(look at the Ray cluster that the job started).
+(look at the Ray cluster that the job started), ``allocate_mb`` (memory to take before the first step).
 Each step is also noted in ``steps.txt``, with the process that did it.
 """
 
@@ -30,6 +30,7 @@ def train(config, run, should_stop):
         alive = sum(node["Alive"] for node in ray.nodes())
         (run.path / "ray.txt").write_text(f"{alive} nodes {ray.cluster_resources()['GPU']:.0f} GPUs")
         ray.shutdown()
+    memory = np.ones(options.get("allocate_mb", 0) * 2**17)
     for step in range(done + 1, config.training.steps + 1):
         time.sleep(options.get("seconds", 0.0))
         if step == options.get("fail_at"):
@@ -46,4 +47,5 @@ def train(config, run, should_stop):
             aside.replace(checkpoint)
         if stop:
             return
+    del memory
     run.write_evaluation("pocket", config.training.steps, {"n": 1, "metrics": {"reward/format": place}})

@@ -138,6 +138,33 @@ def test_requeued_says_why(cluster: Cluster) -> None:
     assert "requeued (time limit)" in reason
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "slurmstepd-node0: error: StepId=77.batch exceeded memory limit (538374144 > 209715200), being killed",
+            "failed",
+        ),
+        ("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=77.batch.", "failed"),
+        ("slurmstepd: error: *** JOB 77 ON node1 CANCELLED AT 2026-12-01T17:05:00 ***", "interrupted"),
+        ("a set-up command talks of an oom-kill", "interrupted"),
+    ],
+)
+def test_out_of_memory_is_read_from_the_words_of_slurmstepd(cluster: Cluster, line: str, expected: str) -> None:
+    """SLURM 22.05 itself calls a job FAILED that it killed for its memory without control groups."""
+    cluster.submission.append(0, "started", step=0)
+    output = cluster.submission.output(0)
+    assert output is not None
+    output.write_text(f"2026-12-01T17:02:12 started {{'step': 0}}\n{line}\n")
+    cluster.queue(0, "FAILED", "JobLaunchFailure")
+    state, reason = cluster.status()
+    assert state == expected
+    assert ("mem_gb=2" in reason) == (expected == "failed")
+    cluster.submission.append(0, "started", step=0)
+    output.write_text(output.read_text() + "2026-12-01T17:08:00 started {'step': 0}\n")
+    assert cluster.status()[0] == "interrupted", "what ended an earlier start is no longer news"
+
+
 def test_damaged_notes_are_skipped(cluster: Cluster) -> None:
     cluster.submission.append(0, "started", step=0)
     with open(cluster.submission.folder / "events" / "0.jsonl", "a") as file:

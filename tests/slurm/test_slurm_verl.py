@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sys
 from pathlib import Path
@@ -40,15 +41,23 @@ def _of_ray(pid: str, folder: str) -> bool:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("verl") is None, reason="needs verl")
-def test_verl_as_a_job(shell: Shell) -> None:
+def test_verl_as_a_job_and_its_evaluation_as_another(shell: Shell) -> None:
+    """Step 1 has a checkpoint only because it is evaluated; the evaluation waits for the training."""
     small = ("training.responses_per_step=64", "training.evaluation_prompts=16", "training.evaluate_every=2")
     command = [
         *(sys.executable, str(shell.code / "harness" / "run.py"), "-m", "method=gdpo", "engine=verl"),
-        *("engine.device=cpu", "engine.gpus_per_node=1", "training.steps=2", *small),
+        *("engine.device=cpu", "engine.gpus_per_node=1", "training.steps=2", *small, "evaluate_at=[1]"),
         *("output.checkpoint_every=2", f"output.runs={shell.runs}", "hydra/launcher=slurm"),
         *("hydra.launcher.time=60", "hydra.launcher.gpus_per_node=0", "hydra.launcher.cpus_per_task=2"),
     ]
-    output = shell.run(command, seconds=300)
-    assert "submitted job" in output
-    shell.wait_done(1, 600)
-    assert shell.states() == ["done"]
+    output = shell.run(command, seconds=600)
+    assert output.count("submitted job") == 2
+    shell.wait(lambda: not shell.queue(), 900, "both jobs to end")
+    (status,) = shell.status().values()
+    assert status["state"] == "done", shell.logs()
+    assert status["evaluations"]["pocket"]["state"] == "done"
+    (run,) = shell.folders()
+    assert sorted(path.name for path in (run / "checkpoints" / "exports").iterdir()) == ["1", "2"]
+    result = json.loads((run / "evals" / "pocket" / "1.json").read_text())
+    assert (result["n"], result["complete"]) == (16, True)
+    assert "submitted" not in shell.run(command, seconds=600)

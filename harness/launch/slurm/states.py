@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ _FAILED_STATES = {
     "DEADLINE": "past its deadline",
     "BOOT_FAIL": "its node did not boot",
 }
+_MEMORY_WORDS = re.compile(r"exceeded (job |step )?memory limit|oom[-_ ]kill", re.IGNORECASE)
 _STOPPED_STATES = {
     "CANCELLED": "was cancelled",
     "TIMEOUT": "reached its time limit before it could save and requeue itself",
@@ -272,13 +274,14 @@ def _ended_badly(place: Placed, job_id: str, ended: Ended | None, where: str) ->
     events = place.submission.events(place.index)
     last = events[-1] if events else {"event": "none"}
     at = where.replace(", step", " at step")
-    if last.get("reason") == "OUT_OF_MEMORY" or (ended and ended.state in _FAILED_STATES):
-        what = _FAILED_STATES[ended.state if ended and ended.state in _FAILED_STATES else "OUT_OF_MEMORY"]
+    state = ended.state if ended and ended.state in _FAILED_STATES else None
+    if state is None and (last.get("reason") == "OUT_OF_MEMORY" or _killed_for_memory(place, last)):
+        state = "OUT_OF_MEMORY"
+    if state is not None:
+        what = _FAILED_STATES[state]
         peak = f", peak {last['peak_gb']:.1f} GB" if "peak_gb" in last else ""
         asked = place.submission.settings.get("mem_gb")
-        limit = (
-            f" of {asked:g} GB; ask for more with hydra.launcher.mem_gb" if what == "out of memory" and asked else ""
-        )
+        limit = f"; ask for more than hydra.launcher.mem_gb={asked:g}" if state == "OUT_OF_MEMORY" and asked else ""
         return QueueState("failed", f"job {job_id}: {what}{at}{peak}{limit}")
     if last["event"] == "gave_up":
         return QueueState("failed", f"job {job_id}: {last['reason']}{at}; give it more hydra.launcher.time")
@@ -329,6 +332,18 @@ def _trained_elsewhere_since(run: Run, moment: float) -> bool:
 def _code(last: Mapping[str, Any], ended: Ended | None) -> str:
     code = last.get("exit_code", ended.exit_code if ended else "")
     return f", exit code {code}" if code not in ("", None) else ""
+
+
+def _killed_for_memory(place: Placed, last: Mapping[str, Any]) -> bool:
+    """Whether slurmstepd said so in the job's output since its last start: without control groups SLURM calls such a
+    job FAILED, with signal 9."""
+    path = place.submission.output(place.index)
+    if path is None or last.get("exit_code", 1) == 0:
+        return False
+    with contextlib.suppress(OSError):
+        text = path.read_text(errors="replace").rpartition(" started {")[2]
+        return any(line.startswith("slurmstepd") and _MEMORY_WORDS.search(line) for line in text.splitlines())
+    return False
 
 
 def _last_words(place: Placed) -> str:
