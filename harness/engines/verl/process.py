@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -23,8 +25,8 @@ from harness.store import Run
 from harness.store.files import make_folder
 
 POLL_SECONDS = 0.2
-GRACE_SECONDS = 20.0
-"""How long a child may take to shut Ray down after it was told to."""
+GRACE_SECONDS, REST_SECONDS = 20.0, 10.0
+"""How long a child may take to shut Ray down after it was told to, and Ray's processes to follow it."""
 
 
 class TrainingFailedError(UserError):
@@ -175,7 +177,7 @@ class _Child:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Have the child gone, Ray's processes with it."""
+    """Have the child gone, and all processes of its session with it: a Ray that was killed leaves some."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -183,6 +185,27 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+    limit = time.monotonic() + REST_SECONDS
+    while rest := _members(process.pid):
+        if time.monotonic() > limit:
+            for pid in rest:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _members(session: int) -> list[int]:
+    """Living processes of a session (Linux; none elsewhere)."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, of = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(of) == session and state != "Z":
+            found.append(int(entry.name))
+    return found
 
 
 _RAISED = re.compile(r"\) ((?:\w+\.)*\w*(?:Error|Exception)\b.*)")

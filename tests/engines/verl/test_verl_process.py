@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -204,3 +206,16 @@ def test_what_a_group_raised_is_taken_from_the_log(config, run):
     ended.error.write_text(json.dumps({"cause": "raised an error for 2 of 2 groups ('Error in _run_prompt')"}))
     with pytest.raises(process.TrainingFailedError, match=r"The first of them: ValueError: unknown task 'sums' \(log"):
         ended._judge(1)
+
+
+def test_what_outlives_the_child_in_its_session_is_ended(monkeypatch):
+    monkeypatch.setattr(process, "REST_SECONDS", 0.5)
+    # The child ends at once; a grandchild that ignores SIGTERM stays.
+    left = subprocess.Popen(["sh", "-c", "trap '' TERM; sleep 60 & exit 0"], start_new_session=True)
+    left.wait()
+    assert process._members(left.pid)
+    process._end(left)
+    limit = time.monotonic() + 5
+    while process._members(left.pid) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert process._members(left.pid) == []
