@@ -38,6 +38,7 @@ COMMANDS: dict[str, Command] = {
     "logs": Command("harness.launch.slurm.logs_command", "the log of a run, and of its SLURM job"),
     "plan": Command("harness.launch.slurm.plan_command", "runs, GPU hours, storage and duration of a study"),
     "preset": Command("harness.report.preset_command", "how much `dvc repro` runs: smoke, default or extended"),
+    "readme": Command("harness.report.readme_command", "README.md's numbers and picture, taken from results/"),
     "report": Command("harness.report.command", "results/report/index.html: one page with everything"),
     "requeue": Command("harness.launch.slurm.requeue_command", "requeue or release the SLURM jobs of runs"),
     "status": Command("harness.store.status_command", "every run, its state and why it is in that state"),

@@ -9,9 +9,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from paper_tables.table import ABSENT, Cell, Column, Row, Table, interval_text, needs_published, shown
+from paper_tables.table import ABSENT, Cell, Column, Row, Shows, Table, interval_text, shown, shows
 
 SCHEMA = 1
+LONG_TEXT = 34
+"""Characters."""
 
 
 def write(table: Table, folder: Path) -> list[Path]:
@@ -27,8 +29,8 @@ def write(table: Table, folder: Path) -> list[Path]:
 
 def markdown(table: Table) -> str:
     """Sections as bold rows; a cell reads ``ours [interval] (n) | published``."""
-    published = needs_published(table)
-    lines = [f"# {table.title}", "", _with_key(table.caption, published), ""]
+    kind = shows(table)
+    lines = [f"# {table.title}", "", _with_key(table.caption, kind), ""]
     lines += ["| " + " | ".join(_escape_markdown(text) for text in _headings(table)) + " |"]
     lines += [
         "|" + "|".join([":---", *["---:" if _numeric(table, column) else ":---" for column in table.columns]]) + "|"
@@ -37,7 +39,7 @@ def markdown(table: Table) -> str:
         if section:
             lines.append(f"| **{_escape_markdown(section)}** |" + " |" * len(table.columns))
         for row in _rows(table, section):
-            cells = [_markdown_cell(table.cell(row, column), column, published) for column in table.columns]
+            cells = [_markdown_cell(table.cell(row, column), column, kind) for column in table.columns]
             lines.append("| " + " | ".join([_escape_markdown(row.label), *cells]) + " |")
     lines += _empty_reasons(table) + _notes(table)
     return "\n".join(lines) + "\n"
@@ -45,12 +47,12 @@ def markdown(table: Table) -> str:
 
 def latex(table: Table) -> str:
     """A ``table`` environment that needs ``booktabs``; wide tables shrink to the line width with ``graphicx``."""
-    published = needs_published(table)
-    alignment = "l" + "".join("r" if _numeric(table, column) else "l" for column in table.columns)
+    kind = shows(table)
+    alignment = "l" + "".join(_latex_column(table, column) for column in table.columns)
     lines = [
         "\\begin{table}[t]",
         "\\centering",
-        f"\\caption{{{_escape_latex(table.title + '. ' + _with_key(table.caption, published))}}}",
+        f"\\caption{{{_escape_latex(table.title + '. ' + _with_key(table.caption, kind))}}}",
         f"\\label{{tab:{table.name.replace('_', '-')}}}",
         "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
         f"\\begin{{tabular}}{{{alignment}}}",
@@ -64,7 +66,7 @@ def latex(table: Table) -> str:
         if section:
             lines.append(f"\\multicolumn{{{len(table.columns) + 1}}}{{l}}{{\\emph{{{_escape_latex(section)}}}}} \\\\")
         for row in _rows(table, section):
-            cells = [_latex_cell(table.cell(row, column), column, published) for column in table.columns]
+            cells = [_latex_cell(table.cell(row, column), column, kind) for column in table.columns]
             lines.append(" & ".join([_escape_latex(row.label), *cells]) + " \\\\")
     lines += ["\\bottomrule", "\\end{tabular}}", "\\end{table}"]
     return "\n".join(lines) + "\n"
@@ -115,32 +117,47 @@ def _numeric(table: Table, column: Column) -> bool:
     )
 
 
-def _with_key(caption: str, published: bool) -> str:
-    return f"{caption} Cells: ours [95 % interval] (runs) | published." if published else caption
+def _with_key(caption: str, kind: Shows) -> str:
+    key = {
+        "ours": "",
+        "published": " Published numbers; no run of ours is here yet.",
+        "both": " Cells: ours [95 % interval] (runs) | published.",
+    }
+    return caption + key[kind]
 
 
-def _parts(cell: Cell, column: Column, published: bool) -> tuple[str, str, str]:
-    """Our value, what qualifies it, and the published value."""
-    value = shown(cell.value, column.decimals)
+def _parts(cell: Cell, column: Column, kind: Shows) -> tuple[str, str, str]:
+    """What stands first, what qualifies it, and the published value beside it."""
+    published = shown(cell.published, column.decimals)
+    if kind == "published":
+        return published, "", ""
     qualifier = interval_text(cell, column.decimals)
     if cell.n is not None and cell.value is not None:
         qualifier = f"{qualifier} ({cell.n})".strip()
-    return value, qualifier, shown(cell.published, column.decimals) if published else ""
+    return shown(cell.value, column.decimals), qualifier, published if kind == "both" else ""
 
 
-def _markdown_cell(cell: Cell, column: Column, published: bool) -> str:
-    value, qualifier, other = _parts(cell, column, published)
+def _markdown_cell(cell: Cell, column: Column, kind: Shows) -> str:
+    value, qualifier, other = _parts(cell, column, kind)
     text = _escape_markdown(value)
     text = f"**{text}**" if cell.best else text
     text = f"{text} {qualifier}".strip()
-    return f"{text} \\| {_escape_markdown(other)}" if published else text
+    return f"{text} \\| {_escape_markdown(other)}" if other else text
 
 
-def _latex_cell(cell: Cell, column: Column, published: bool) -> str:
-    value, qualifier, other = (_escape_latex(part) for part in _parts(cell, column, published))
+def _latex_cell(cell: Cell, column: Column, kind: Shows) -> str:
+    value, qualifier, other = (_escape_latex(part) for part in _parts(cell, column, kind))
     value = f"\\textbf{{{value}}}" if cell.best else value
     text = f"{value} {{\\scriptsize {qualifier}}}" if qualifier else value
-    return f"{text} $\\mid$ {other}" if published else text
+    return f"{text} $\\mid$ {other}" if other else text
+
+
+def _latex_column(table: Table, column: Column) -> str:
+    """Numbers to the right; long texts are broken into lines instead of shrinking the whole table."""
+    if _numeric(table, column):
+        return "r"
+    longest = max((len(str(table.cell(row, column).value or "")) for row in table.rows), default=0)
+    return f"p{{{min(longest * 0.16, 7):.1f}cm}}" if longest > LONG_TEXT else "l"
 
 
 def _empty_reasons(table: Table) -> list[str]:

@@ -10,7 +10,12 @@ from paper_tables.table import Cell, Column, Row, Table
 
 Setting = tuple[str, Callable[[RunConfig], object]]
 
-KL_METHODS = {"summed": ", ".join(SUMMED_REWARD_METHODS)}
+
+def _kl_methods(run: RunConfig) -> str:
+    """Methods that get the KL penalty in their reward; nothing where there is none."""
+    seen = run.training.reward_kl_coefficient != 0.0 and run.training.reward_kl_methods == "summed"
+    return ", ".join(SUMMED_REWARD_METHODS) if seen else ""
+
 
 COMMON: tuple[Setting, ...] = (
     ("training steps", lambda run: run.training.steps),
@@ -25,7 +30,7 @@ COMMON: tuple[Setting, ...] = (
     ("gradient clip", lambda run: run.training.gradient_clip),
     ("entropy coefficient", lambda run: run.training.entropy_coefficient),
     ("KL in the reward", lambda run: run.training.reward_kl_coefficient),
-    ("methods that see it", lambda run: KL_METHODS.get(run.training.reward_kl_methods, "")),
+    ("methods that see it", _kl_methods),
     ("KL in the loss", lambda run: run.training.loss_kl_coefficient),
     ("type of that KL", lambda run: run.training.loss_kl_type),
     ("rollout temperature / top-p", lambda run: f"{run.training.temperature} / {run.training.top_p}"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 ABSENT = "\N{EN DASH}"
 
@@ -123,8 +124,14 @@ def interval_text(cell: Cell, decimals: int) -> str:
     return f"[{shown(cell.low, decimals)}, {shown(cell.high, decimals)}]"
 
 
-def needs_published(table: Table) -> bool:
-    return any(cell.published is not None for cell in _cells(table))
+Shows = Literal["ours", "published", "both"]
+
+
+def shows(table: Table) -> Shows:
+    """What the cells hold: ours alone, published numbers alone (no run of ours so far), or ours beside them."""
+    if not any(cell.published is not None for cell in _cells(table)):
+        return "ours"
+    return "both" if any(cell.value is not None for cell in _cells(table)) else "published"
 
 
 def _cells(table: Table) -> Iterable[Cell]:

@@ -164,6 +164,18 @@ def test_markdown_escapes_and_shows_interval_runs_and_published():
     assert "not run: s_1 c" in text
 
 
+def test_published_numbers_alone_stand_alone(tables):
+    text = render.markdown(tables["table03_maths"])
+    assert "| GRPO | 45.52 | 11.03 | 44.69 |" in text
+    assert "Published numbers; no run of ours is here yet." in text
+    assert "GRPO & 45.52 & 11.03 & 44.69" in render.latex(tables["table03_maths"])
+
+
+def test_long_texts_are_broken_into_lines(tables):
+    assert "\\begin{tabular}{lp{7.0cm}" in render.latex(tables["table05_methods"])
+    assert "\\begin{tabular}{lrrr}" in render.latex(tables["table03_maths"])
+
+
 def test_csv_keeps_full_precision_and_runs():
     rows = list(csv.DictReader(io.StringIO(render.comma_separated(sample_table()))))
     assert rows[0]["value"] == "-0.001"
