@@ -89,7 +89,7 @@ def _fill(subject, folder, sampling, writer_class, generation_class) -> None:  #
     from harness.tasks.datasets import MATHS_BENCHMARKS
     from harness.tasks.library import Library
 
-    filler = "so we get x plus y equals z and then " * 400
+    filler = "so we get x plus y equals z and then " * 800
     for benchmark in MATHS_BENCHMARKS:
         asked = maths.questions(benchmark, Library(folder / "data"))
         path = pipeline.folder(subject, benchmark) / outputs.NAME

@@ -56,37 +56,42 @@ def read(path: Path) -> Content:
     """Everything that can be read; a file that is not there is empty. UserError for another schema."""
     content = Content()
     try:
-        raw = path.read_bytes()
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.endswith(b"\n"):
+                    _take(content, path, number, line)
+                else:
+                    content.torn = len(line)
     except FileNotFoundError:
         return content
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); make it readable or move it away") from error
-    end = raw.rfind(b"\n") + 1
-    content.torn = len(raw) - end
-    for number, line in enumerate(raw[:end].split(b"\n")[:-1], start=1):
-        try:
-            row = json.loads(line)
-            if row.get("kind") == "header":
-                if row["schema"] != SCHEMA:
-                    raise UserError(f"{path}: written by another version (schema {row['schema']}); move it away")
-                content.header = content.header or row
-                continue
-            key, stored = _output(row, number)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            content.damaged.append(number)
-            continue
-        known = content.outputs.get(key)
-        if known is not None and known.prompt_sha256 == stored.prompt_sha256:
-            content.repeated += 1
-        else:
-            content.superseded += known is not None
-            content.outputs[key] = stored
     if content.outputs and content.header is None:
         raise UserError(
             f"{path}: its first line, which says how the outputs were made, is damaged: move the file away, or put the "
             "line back"
         )
     return content
+
+
+def _take(content: Content, path: Path, number: int, line: bytes) -> None:
+    try:
+        row = json.loads(line)
+        if row.get("kind") == "header":
+            if row["schema"] != SCHEMA:
+                raise UserError(f"{path}: written by another version (schema {row['schema']}); move it away")
+            content.header = content.header or row
+            return
+        key, stored = _output(row, number)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        content.damaged.append(number)
+        return
+    known = content.outputs.get(key)
+    if known is not None and known.prompt_sha256 == stored.prompt_sha256:
+        content.repeated += 1
+    else:
+        content.superseded += known is not None
+        content.outputs[key] = stored
 
 
 def _output(row: Mapping[str, Any], line: int) -> tuple[Key, Stored]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,28 +83,37 @@ def stored(subject: Subject, benchmark: str) -> Content:
     return content
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where a result comes from: the header of stored outputs, and what is said of them. The texts are not kept."""
+
+    header: dict[str, Any]
+    summary: dict[str, Any]
+
+    @classmethod
+    def of(cls, content: Content) -> Source:
+        summary = {
+            "damaged_lines": len(content.damaged),
+            "torn_bytes": content.torn,
+            "repeated": content.repeated,
+            "superseded": content.superseded,
+            "stored": len(content.outputs),
+            "sha256": digest(content),
+        }
+        return cls(content.header or {}, summary)
+
+
 def write_result(
-    options: Options, subject: Subject, benchmark: str, results: dict[str, Any], table: Any, contents: Sequence[Content]
+    options: Options, subject: Subject, benchmark: str, results: dict[str, Any], table: Any, sources: Sequence[Source]
 ) -> Path:
     """Store a result with where its outputs come from; a part of a benchmark gets a name of its own."""
-    name = result_name(benchmark, options.limit)
-    headers = [content.header or {} for content in contents]
-    known = {key: headers[0].get(key) for key in headers[0] if key not in ("kind", "schema", "benchmark")}
+    first = sources[0].header
     provenance = {
         "model": subject.name,
-        "generation": known,
-        "outputs": {
-            str(item.get("benchmark")): {
-                "damaged_lines": len(content.damaged),
-                "torn_bytes": content.torn,
-                "repeated": content.repeated,
-                "superseded": content.superseded,
-                "stored": len(content.outputs),
-                "sha256": digest(content),
-            }
-            for item, content in zip(headers, contents, strict=True)
-        },
+        "generation": {key: value for key, value in first.items() if key not in ("kind", "schema", "benchmark")},
+        "outputs": {str(source.header.get("benchmark")): source.summary for source in sources},
     }
+    name = result_name(benchmark, options.limit)
     return subject.evaluations.write(name, subject.step, {**results, **provenance}, table)
 
 
@@ -139,28 +148,30 @@ def _maths(options: Options, subject: Subject) -> list[Path]:
             run_generation(options, subject, backend, name, requests, sampling, maths.PROMPTS)
     if options.stage == "generate":
         return []
-    paths, parts, contents = [], [], []
+    paths, parts, sources = [], [], []
     for name, asked in questions.items():
-        content = stored(subject, name)
-        sampling = _stored_sampling(content, sampling, options)
-        part = maths.score(name, asked, content, sampling, whole[name])
+        part, source = _scored(subject, name, asked, whole[name], sampling)
         result = maths.results([part], {name: len(asked)}, sampling)
-        paths.append(write_result(options, subject, name, result, part.samples, [content]))
+        paths.append(write_result(options, subject, name, result, part.samples, [source]))
         parts.append(part)
-        contents.append(content)
+        sources.append(source)
     if len(parts) > 1:
         import pandas as pd
 
         result = maths.results(parts, {name: len(asked) for name, asked in questions.items()}, sampling)
         table = pd.concat([part.samples for part in parts], ignore_index=True)
-        paths.append(write_result(options, subject, MATHS, result, table, contents))
+        paths.append(write_result(options, subject, MATHS, result, table, sources))
     return paths
 
 
-def _stored_sampling(content: Content, sampling: Sampling, options: Options) -> Sampling:
-    """Scoring needs the seed of the stored outputs, whatever the command says."""
+def _scored(
+    subject: Subject, name: str, asked: list[maths.Question], whole: list[maths.Question], sampling: Sampling
+) -> tuple[maths.Scored, Source]:
+    """Scores of the stored outputs of one benchmark, whose texts are not kept. The seed is theirs, whatever the command
+    says."""
+    content = stored(subject, name)
     seed = (content.header or {}).get("sampling", {}).get("seed", sampling.seed)
-    return replace(sampling, seed=int(seed))
+    return maths.score(name, asked, content, replace(sampling, seed=int(seed)), whole), Source.of(content)
 
 
 def _pocket(options: Options, subject: Subject) -> list[Path]:
@@ -184,4 +195,4 @@ def _pocket(options: Options, subject: Subject) -> list[Path]:
     results["stale"] = outputs.stale(
         content, {request.key[0]: request.prompt_sha256 for request in pocket.requests(whole, config.seed)}
     )
-    return [write_result(options, subject, pocket.BENCHMARK, results, table, [content])]
+    return [write_result(options, subject, pocket.BENCHMARK, results, table, [Source.of(content)])]

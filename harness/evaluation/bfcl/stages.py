@@ -55,7 +55,7 @@ def evaluate_bfcl(options: Options, subject: Subject) -> list[Path]:
         "worker_restarts": restarts,
         "categories": list(wanted),
     }
-    return [pipeline.write_result(options, subject, BENCHMARK, result, table, [content])]
+    return [pipeline.write_result(options, subject, BENCHMARK, result, table, [pipeline.Source.of(content)])]
 
 
 def converse(
