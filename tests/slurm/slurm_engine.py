@@ -1,7 +1,8 @@
 """An engine for tests: a seeded random walk, kept in a checkpoint together with the generator's state.
 
 ``engine.options``: ``seconds`` a step, ``stubborn`` (does not listen to a request to stop), ``fail_at`` a step, ``ray``
-(look at the Ray cluster that the job started), ``allocate_mb`` (memory to take before the first step).
+(look at the Ray cluster that the job started), ``allocate_mb`` (memory to take before the first step), ``problem``
+(what a check before the start finds).
 Each step is also noted in ``steps.txt``, with the process that did it.
 """
 
@@ -13,6 +14,13 @@ import time
 from pathlib import Path
 
 import numpy as np
+
+from harness.launch.findings import Finding
+
+
+def diagnose(config, run):
+    problem = config.engine.options.get("problem")
+    return [Finding("problem", "GPUs", problem, "start on another node")] if problem else []
 
 
 def train(config, run, should_stop):

@@ -102,6 +102,19 @@ def test_set_up_that_fails_is_a_failure_with_its_words(shell: Shell) -> None:
     assert "no such module" in status["reason"]
 
 
+def test_a_job_checks_before_it_trains(shell: Shell) -> None:
+    """What `python -m harness doctor` finds on the node ends the job in one line, before anything is trained."""
+    shell.launch("method=gdpo", "+engine.options.problem='no GPU seen'")
+    shell.wait(lambda: shell.states() == ["failed"], 60, "failure")
+    (status,) = shell.status().values()
+    assert "the run cannot start: GPUs: no GPU seen -> start on another node" in status["reason"]
+    (run,) = shell.folders()
+    assert not (run / "steps.txt").exists()
+    assert "Traceback" not in shell.logs()
+    shell.launch("method=gdpo", "retry=true")
+    shell.wait_done(1)
+
+
 def test_unknown_partition_is_an_error_of_one_line_and_submits_nothing(shell: Shell) -> None:
     output = shell.launch("method=gdpo", launcher=("partition=nowhere",), expect=2)
     assert "partition" in output.lower()

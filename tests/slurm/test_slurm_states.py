@@ -142,7 +142,7 @@ def test_requeued_says_why(cluster: Cluster) -> None:
     ("line", "expected"),
     [
         (
-            "slurmstepd-node0: error: StepId=77.batch exceeded memory limit (538374144 > 209715200), being killed",
+            "slurmstepd-node0: error: StepId=77.batch exceeded memory limit (538 > 209), being killed",
             "failed",
         ),
         ("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=77.batch.", "failed"),

@@ -41,6 +41,20 @@ def _of_ray(pid: str, folder: str) -> bool:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("verl") is None, reason="needs verl")
+def test_a_node_without_gpus_is_found_before_verl_starts(shell: Shell) -> None:
+    command = [
+        *(sys.executable, str(shell.code / "harness" / "run.py"), "-m", "method=gdpo", "engine=verl"),
+        *("engine.gpus_per_node=1", "training.steps=2", f"output.runs={shell.runs}", "hydra/launcher=slurm"),
+        *("hydra.launcher.time=60", "hydra.launcher.gpus_per_node=0", "hydra.launcher.prepare=false"),
+    ]
+    shell.run(command, seconds=300)
+    shell.wait(lambda: shell.states() == ["failed"], 300, "failure")
+    (status,) = shell.status().values()
+    assert "the run cannot start" in status["reason"]
+    assert "GPUs: nvidia-smi is not there, no NVIDIA GPU seen -> start on a GPU node" in status["reason"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("verl") is None, reason="needs verl")
 def test_verl_as_a_job_and_its_evaluation_as_another(shell: Shell) -> None:
     """Step 1 has a checkpoint only because it is evaluated; the evaluation waits for the training."""
     small = ("training.responses_per_step=64", "training.evaluation_prompts=16", "training.evaluate_every=2")

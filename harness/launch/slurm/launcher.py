@@ -159,7 +159,7 @@ def _say_left(planned: Sequence[Planned], console: Console) -> None:
         remedy = "; retry=true submits it again" if item.status.state == "failed" else ""
         console.print(f"{item.status.state}: {item.run_id}: {item.status.reason}{remedy}", soft_wrap=True, markup=False)
     if len(left) > _LISTED:
-        console.print(f"... and {len(left) - _LISTED} more that are not submitted now")
+        console.print(f"... and {len(left) - _LISTED} more, not started now")
 
 
 def _say_submitted(submission: Submission, console: Console) -> None:
