@@ -88,7 +88,8 @@ def make_estimator(method: str) -> Callable[..., tuple[torch.Tensor, torch.Tenso
                 "trainer: trainer.use_v1=True, trainer.v1.trainer_mode=sync"
             )
         values = _advantages(method, batch, token_level_rewards, response_mask, config, index)
-        advantages = torch.as_tensor(values, dtype=torch.float32, device=response_mask.device)[:, None] * response_mask
+        spread = torch.as_tensor(values, dtype=torch.float32, device=response_mask.device)
+        advantages = response_mask.to(torch.float32, copy=True).mul_(spread[:, None])
         return advantages, advantages
 
     estimator.__name__ = estimator.__qualname__ = f"{estimator_name(method)}_advantage"
