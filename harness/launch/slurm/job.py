@@ -26,6 +26,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.launch.slurm.queue import NoAnswerError, run, show_job
+from harness.launch.slurm.ray_cluster import PATIENCE, ray_cluster
 from harness.launch.slurm.submissions import Submission, Task
 from harness.launch.wanted_evaluations import progress
 from harness.launch.worker import BUSY, FAILED, FINISHED, INTERRUPTED
@@ -128,15 +129,13 @@ class Job:
             return INTERRUPTED
         nodes = int(self.submission.settings.get("nodes", 1))
         with contextlib.ExitStack() as stack:
-            environment: Mapping[str, str] = os.environ
+            environment: Mapping[str, str] = {**PATIENCE, **os.environ}
             if nodes > 1 and self.run is not None:
-                from harness.launch.slurm.ray_cluster import ray_cluster
-
                 gpus = int(self.submission.settings["gpus_per_node"])
                 variables = stack.enter_context(ray_cluster(nodes, gpus, stopping=lambda: self._stopping))
                 if variables is None:
                     return INTERRUPTED
-                environment = {**os.environ, **variables}
+                environment = {**environment, **variables}
             log: Any = None
             if self.run is not None:
                 log = stack.enter_context(open(self.run.log_path, "ab"))

@@ -25,6 +25,13 @@ from harness.errors import UserError
 from harness.launch.slurm.queue import NoAnswerError, run
 
 JOIN_SECONDS = 300.0
+PATIENCE = {
+    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_gcs_server_port_wait_time_s": "300",
+    "RAY_agent_register_timeout_ms": "300000",
+}
+"""Variables for Ray's own limits on its start, of 10 to 30 s each: too short on a node that is loaded or slow."""
+
 _STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.5
 _JOINED, _MISSING, _UNREACHABLE = 0, 3, 4
@@ -52,7 +59,7 @@ def ray_cluster(nodes: int, gpus_per_node: int, *, stopping: Callable[[], bool])
     worker = [*_ray(), "start", f"--address={address}:{port}", "--dashboard-agent-listen-port=0", *common]
     srun = _srun(hosts[1:], gpus_per_node)
     access = {"RAY_ADDRESS": f"{address}:{port}", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    environment = {"RAY_raylet_start_wait_time_s": str(round(JOIN_SECONDS)), **os.environ, **access}
+    environment = {**PATIENCE, **os.environ, **access}
     starting = {key: value for key, value in environment.items() if key != "RAY_ADDRESS"}
     processes: list[subprocess.Popen[bytes]] = []
     try:
