@@ -95,7 +95,7 @@ PUBLISHED: dict[str, dict[str, str]] = {
         "ddof": "1",
         "whitening": "response",
         "group of one": "0",
-        "NaN": "left out",
+        "NaN": "left out; adds 0 to a sum",
         "dead channel": "-",
     },
     "ms-swift": {"eps": "1e-8", "group of one": "0"},

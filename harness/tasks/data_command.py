@@ -83,7 +83,7 @@ def _describe(item: Dataset, library: Library) -> str:
     entry = library.locked(item.name)
     splits = []
     for file in item.files:
-        rows = f"{file.rows:,}" if file.rows is not None else f"about {item.rows_about:,}"
+        rows = f"{file.rows:,}" if file.rows is not None else "any number of"
         splits.append(f"{file.split} {rows} rows")
     if item.source.revision:
         revision = f"{item.source.revision} (pinned)"

@@ -1,8 +1,11 @@
 """Every data set: where it comes from, at which revision, with which checksums and how many rows. The one place.
 
-A value that could not be established from the publisher's own record is None and says so where it is shown:
-``fetch`` then resolves it, records it in the lock file of the data folder and ``verify`` holds the data to that.
-To pin such a value for everyone, copy it from the lock file into this file.
+A value that could not be established is None and says so where it is shown: ``fetch`` then resolves it, records it in
+the lock file of the data folder and ``verify`` holds the data to that. To pin such a value for everyone, copy it from
+the lock file into this file.
+
+The commits of the hub are those at which several public projects, independent of each other, load these data sets
+(docs/data.md); SHA-256 stands where one of them states it for that commit.
 """
 
 from __future__ import annotations
@@ -60,7 +63,6 @@ class Dataset:
     files: tuple[File, ...]
     licence: str
     citation: str
-    rows_about: int | None = None
     copies: tuple[Copy, ...] = ()
     note: str = ""
 
@@ -99,9 +101,8 @@ DATASETS: dict[str, Dataset] = {
             task="maths",
             references="published",
             title="DeepScaleR-Preview, maths training",
-            source=Source("hub", "agentica-org/DeepScaleR-Preview-Dataset", None),
-            files=(File("train", "deepscaler*.json*", None),),
-            rows_about=40_000,
+            source=Source("hub", "agentica-org/DeepScaleR-Preview-Dataset", "b6ae8c60f5c1f2b594e2140b91c49c9ad0949e29"),
+            files=(File("train", "deepscaler.json", 40_315),),
             licence="MIT",
             citation="Luo et al., DeepScaleR: Surpassing O1-Preview with a 1.5B Model by Scaling RL, 2025",
         ),
@@ -128,27 +129,33 @@ DATASETS: dict[str, Dataset] = {
             task="maths",
             references="normalised",
             title="MATH-500, test",
-            source=Source("hub", "HuggingFaceH4/MATH-500", None),
-            files=(File("test", "test.jsonl", 500),),
-            copies=(
-                Copy(
+            source=Source("hub", "HuggingFaceH4/MATH-500", "6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be"),
+            files=(
+                File(
+                    "test",
                     "test.jsonl",
-                    "35dc41080a3680858b27fa7e0533d2d547825316fc5dafe5d316f4ccc5a06132",
                     500,
-                    "github.com/hkust-nlp/simpleRL-reason@cf1c7858bfc145a27aa733e75d930d34f0d318a6",
-                    "the file of openai/prm800k, math_splits/test.jsonl",
+                    sha256="35dc41080a3680858b27fa7e0533d2d547825316fc5dafe5d316f4ccc5a06132",
                 ),
             ),
             licence="MIT",
             citation="Hendrycks et al., arXiv 2103.03874; the split of Lightman et al., arXiv 2305.20050",
+            note="byte for byte math_splits/test.jsonl of openai/prm800k",
         ),
         Dataset(
             name="aime_2024",
             task="maths",
             references="normalised",
             title="AIME 2024",
-            source=Source("hub", "HuggingFaceH4/aime_2024", None),
-            files=(File("test", "data/train-*.parquet", 30),),
+            source=Source("hub", "HuggingFaceH4/aime_2024", "2fe88a2f1091d5048c0f36abc874fb997b3dd99a"),
+            files=(
+                File(
+                    "test",
+                    "data/train-00000-of-00001.parquet",
+                    30,
+                    sha256="26139847601a5037c237d5928b195e7260ca8074cf4f264b794af42847f79ccf",
+                ),
+            ),
             copies=(
                 Copy(
                     "aime.json",
@@ -172,8 +179,15 @@ DATASETS: dict[str, Dataset] = {
             task="maths",
             references="normalised",
             title="AMC 12 2022 and 2023",
-            source=Source("hub", "AI-MO/aimo-validation-amc", None),
-            files=(File("test", "data/train-*.parquet", 83),),
+            source=Source("hub", "AI-MO/aimo-validation-amc", "69d78a4a2c840e82d69af6bc742bda09005f6316"),
+            files=(
+                File(
+                    "test",
+                    "data/train-00000-of-00001.parquet",
+                    83,
+                    sha256="4de056fd006062cee46e3900727dd5d00094b8592ed0bfd6b5dfae2267f72dd7",
+                ),
+            ),
             copies=(
                 Copy(
                     "amc.json",
@@ -191,8 +205,8 @@ DATASETS: dict[str, Dataset] = {
             task="maths",
             references="normalised",
             title="Minerva Math (OCWCourses)",
-            source=Source("hub", "math-ai/minervamath", None),
-            files=(File("test", "*test*", 272),),
+            source=Source("hub", "math-ai/minervamath", "ee46ddc498933b1977577953250ca5c66be64f96"),
+            files=(File("test", "test.jsonl", 272),),
             copies=(
                 Copy(
                     "minerva.json",
@@ -216,8 +230,8 @@ DATASETS: dict[str, Dataset] = {
             task="maths",
             references="normalised",
             title="OlympiadBench, OE_TO_maths_en_COMP",
-            source=Source("hub", "Hothan/OlympiadBench", None),
-            files=(File("test", "OlympiadBench/OE_TO_maths_en_COMP/*.parquet", 674),),
+            source=Source("hub", "Hothan/OlympiadBench", "91184b52131e7fc9455fef848035173aea8cc01a"),
+            files=(File("test", "OlympiadBench/OE_TO_maths_en_COMP/OE_TO_maths_en_COMP.parquet", 674),),
             copies=(
                 Copy(
                     "test.jsonl",

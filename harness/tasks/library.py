@@ -27,7 +27,6 @@ from harness.tasks.prompts import Example
 
 LOCK_SCHEMA = 1
 PLACED = "files placed by hand"
-_ABOUT = 0.05
 
 
 def dataset(name: str) -> Dataset:
@@ -171,7 +170,7 @@ class Library:
                 if problem is not None:
                     raise UserError(f"data set {wanted.name}: {problem}; delete the file and fetch it again")
             examples = records.read_examples(path, wanted.task, wanted.references)
-            problem = _row_problem(wanted, file, len(examples), copied)
+            problem = _row_problem(file, len(examples), copied)
             if problem is not None:
                 raise UserError(
                     f"data set {wanted.name}: {path}: {problem}; take another revision of it, or correct "
@@ -219,7 +218,7 @@ class Library:
             if problem is None:
                 try:
                     problem = _row_problem(
-                        wanted, file, len(records.read_examples(path, wanted.task, wanted.references)), copied
+                        file, len(records.read_examples(path, wanted.task, wanted.references)), copied
                     )
                 except UserError as error:
                     problem = str(error)
@@ -300,14 +299,9 @@ class Library:
         part.replace(path)
 
 
-def _row_problem(wanted: Dataset, file: File, count: int, copied: Copy | None) -> str | None:
+def _row_problem(file: File, count: int, copied: Copy | None) -> str | None:
     expected = copied.rows if copied else file.rows
-    if expected is not None:
-        return None if count == expected else f"{count} rows instead of {expected}"
-    about = wanted.rows_about
-    if about is not None and abs(count - about) > _ABOUT * about:
-        return f"{count} rows instead of about {about}"
-    return None
+    return None if expected in (None, count) else f"{count} rows instead of {expected}"
 
 
 @contextmanager

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
@@ -18,12 +20,17 @@ from stand_in import COMMIT, StandIn, serve
 from harness import cli
 from harness.errors import UserError
 from harness.tasks.checksums import git_blob_of
-from harness.tasks.datasets import DATASETS
+from harness.tasks.datasets import DATASETS, Dataset
 from harness.tasks.library import Library
 
 MATH = "HuggingFaceH4/MATH-500"
 AIME = "HuggingFaceH4/aime_2024"
 AIME_PATH = "data/train-00000-of-00001.parquet"
+
+
+def unpinned(wanted: Dataset) -> Dataset:
+    files = tuple(replace(file, sha256=None) for file in wanted.files)
+    return replace(wanted, source=replace(wanted.source, revision=None), files=files)
 
 
 def math_file(rows: int = 500, first: str = "1") -> bytes:
@@ -39,7 +46,10 @@ def aime_file() -> bytes:
 
 
 @pytest.fixture
-def hub() -> Iterator[StandIn]:
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """With made-up files, so the pins of these data sets are taken away; the pins themselves: at the end."""
+    for name in ("math500", "aime_2024", "minerva"):
+        monkeypatch.setitem(DATASETS, name, unpinned(DATASETS[name]))
     stand_in = StandIn()
     stand_in.put(MATH, "test.jsonl", math_file())
     stand_in.put(MATH, "README.md", b"card")
@@ -166,7 +176,11 @@ def test_a_file_that_the_hub_does_not_have(data: Command, hub: StandIn):
     assert "0 files test.jsonl, not one; found: data/renamed.jsonl" in data.fails("fetch", "math500")
 
 
-def test_a_hub_that_names_a_file_outside_the_folder_is_refused(data: Command, hub: StandIn):
+def test_a_hub_that_names_a_file_outside_the_folder_is_refused(
+    data: Command, hub: StandIn, monkeypatch: pytest.MonkeyPatch
+):
+    loose = replace(DATASETS["minerva"], files=(replace(DATASETS["minerva"].files[0], path="*test*"),))
+    monkeypatch.setitem(DATASETS, "minerva", loose)
     hub.put("math-ai/minervamath", "../../../test.jsonl", math_file(272))
     assert "outside its folder" in data.fails("fetch", "minerva")
     hub.files = {(MATH, "../main", "test.jsonl"): math_file()}
@@ -212,17 +226,66 @@ def test_no_network_and_nothing_here(tmp_path: Path):
     assert "no data below" in one_line(run("verify", place).stderr)
 
 
-def test_what_the_hubs_cache_holds_is_enough(hub: StandIn, tmp_path: Path):
+@pytest.fixture
+def real(reference_material: Path) -> Iterator[StandIn]:
+    """A hub with the real MATH-500 at the commit that is pinned, and something else as the newest."""
+    content = (reference_material / "data" / "math500" / "test.jsonl").read_bytes()
+    revision = DATASETS["math500"].source.revision
+    assert revision is not None
+    stand_in = StandIn()
+    stand_in.put(MATH, "test.jsonl", content, revision)
+    stand_in.put(MATH, "test.jsonl", math_file(), COMMIT)
+    with serve(stand_in):
+        yield stand_in
+
+
+def test_the_pinned_commit_is_fetched_not_the_newest(real: StandIn, tmp_path: Path):
+    pinned = str(DATASETS["math500"].source.revision)
+    done = run("fetch", "math500", f"data.root={tmp_path}", HF_ENDPOINT=real.address, HF_HOME=str(tmp_path / "hub"))
+    assert f"math500: 500 test rows from {MATH} at {pinned[:12]}" in done.stdout, done.stderr
+    again = run("fetch", "math500", f"data.root={tmp_path}", HF_ENDPOINT="http://127.0.0.1:9")
+    assert again.stdout == done.stdout
+    assert run("verify", "math500", f"data.root={tmp_path}").returncode == 0
+    assert f"{pinned} (pinned)" in run("list", "math500").stdout
+
+
+def test_a_hub_without_the_pinned_commit_or_with_other_content(real: StandIn, tmp_path: Path):
+    pinned = str(DATASETS["math500"].source.revision)
+    environment = {"HF_ENDPOINT": real.address, "HF_HOME": str(tmp_path / "hub")}
+    real.put(MATH, "test.jsonl", math_file(), pinned)
+    line = one_line(run("fetch", "math500", f"data.root={tmp_path}", **environment).stderr)
+    assert "pinned is 35dc41080a36" in line
+    assert not (tmp_path / "math500" / "test.parquet").exists()
+    del real.files[MATH, pinned, "test.jsonl"]
+    other = f"data.root={tmp_path / 'other'}"
+    assert f"has no revision {pinned}" in one_line(run("fetch", "math500", other, **environment).stderr)
+
+
+def test_what_is_pinned():
+    """Every source has a commit, every benchmark a number of rows; a checksum is whole or not there."""
+    for wanted in DATASETS.values():
+        assert re.fullmatch(r"[0-9a-f]{40}", str(wanted.source.revision)), wanted.name
+        for file in wanted.files:
+            assert file.rows
+            assert file.sha256 is None or re.fullmatch(r"[0-9a-f]{64}", file.sha256)
+            assert "*" not in file.path
+
+
+def test_what_the_hubs_cache_holds_is_enough(real: StandIn, tmp_path: Path):
     home = {"HF_HOME": str(tmp_path / "hub")}
-    script = f"import huggingface_hub as hub; hub.hf_hub_download({MATH!r}, 'test.jsonl', repo_type='dataset')"
-    environment = {**os.environ, **home, "HF_ENDPOINT": hub.address}
+    pinned = str(DATASETS["math500"].source.revision)
+    script = (
+        f"import huggingface_hub as hub; hub.hf_hub_download({MATH!r}, 'test.jsonl', repo_type='dataset', "
+        f"revision={pinned!r})"
+    )
+    environment = {**os.environ, **home, "HF_ENDPOINT": real.address}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True, capture_output=True, timeout=60)
-    before = len(hub.requests)
+    before = len(real.requests)
     for index, setting in enumerate(({"HF_ENDPOINT": "http://127.0.0.1:9"}, {"HF_HUB_OFFLINE": "1"})):
         done = run("fetch", "math500", f"data.root={tmp_path / str(index)}", **home, **setting)
         assert done.returncode == 0, done.stderr
-        assert COMMIT[:12] in done.stdout
-    assert len(hub.requests) == before
+        assert pinned[:12] in done.stdout
+    assert len(real.requests) == before
 
 
 def test_files_placed_by_hand_are_taken_without_a_network(data: Command, monkeypatch: pytest.MonkeyPatch):

@@ -89,7 +89,8 @@ def test_the_monitoring_set_is_seeded_and_stays_in_training():
 def filled(tmp_path, monkeypatch):
     """A data folder with a small stand-in for the paper's two training sets."""
     monkeypatch.setenv("DARA_CACHE", str(tmp_path))
-    monkeypatch.setitem(DATASETS, "deepscaler", replace(DATASETS["deepscaler"], rows_about=300))
+    short = tuple(replace(file, rows=300) for file in DATASETS["deepscaler"].files)
+    monkeypatch.setitem(DATASETS, "deepscaler", replace(DATASETS["deepscaler"], files=short))
     folder = tmp_path / "data" / "deepscaler" / "source"
     folder.mkdir(parents=True)
     rows = [{"problem": "w " * (row + 1), "answer": str(row)} for row in range(300)]
