@@ -19,8 +19,9 @@ from harness.store.files import explained
 
 SCHEMA = 1
 NAME = "generations.jsonl"
-_IDENTITY = ("benchmark", "model", "weights", "sampling", "template_sha256", "prompts")
-"""Keys of the header in which all outputs of a file must agree."""
+_IDENTITY = ("benchmark", "model", "weights", "engine", "dtype", "extra", "sampling", "template_sha256", "prompts")
+"""Keys of the header in which all outputs of a file must agree. Where others differ (a version, a batch), a further
+header line says from which output on."""
 _PLACE = "out=FOLDER (runs=FOLDER for a run)"
 
 
@@ -40,6 +41,7 @@ class Content:
     last line."""
 
     header: dict[str, Any] | None = None
+    later_headers: list[dict[str, Any]] = field(default_factory=list)
     outputs: dict[Key, Stored] = field(default_factory=dict)
     damaged: list[int] = field(default_factory=list)
     repeated: int = 0
@@ -80,7 +82,10 @@ def _take(content: Content, path: Path, number: int, line: bytes) -> None:
         if row.get("kind") == "header":
             if row["schema"] != SCHEMA:
                 raise UserError(f"{path}: written by another version (schema {row['schema']}); move it away")
-            content.header = content.header or row
+            if content.header is None:
+                content.header = row
+            else:
+                content.later_headers.append(row)
             return
         key, stored = _output(row, number)
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -149,6 +154,10 @@ class Writer:
                 self._append(self.content.header)
             else:
                 _agree(path, self.content.header, header)
+                wanted = {"kind": "header", "schema": SCHEMA, **header}
+                if [self.content.header, *self.content.later_headers][-1] != json.loads(json.dumps(wanted)):
+                    self._append(wanted)
+                    self.content.later_headers.append(wanted)
         except BaseException:
             self._file.close()
             raise

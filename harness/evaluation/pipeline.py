@@ -85,9 +85,11 @@ def stored(subject: Subject, benchmark: str) -> Content:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a result comes from: the header of stored outputs, and what is said of them. The texts are not kept."""
+    """Where a result comes from: the header of stored outputs, what later headers say otherwise, and what is said of
+    the outputs. The texts are not kept."""
 
     header: dict[str, Any]
+    changes: list[dict[str, Any]]
     summary: dict[str, Any]
 
     @classmethod
@@ -100,7 +102,9 @@ class Source:
             "stored": len(content.outputs),
             "sha256": digest(content),
         }
-        return cls(content.header or {}, summary)
+        first = content.header or {}
+        changes = [{key: row[key] for key in row if row[key] != first.get(key)} for row in content.later_headers]
+        return cls(first, changes, summary)
 
 
 def write_result(
@@ -111,6 +115,7 @@ def write_result(
     provenance = {
         "model": subject.name,
         "generation": {key: value for key, value in first.items() if key not in ("kind", "schema", "benchmark")},
+        "generation_changed": [change for source in sources for change in source.changes],
         "outputs": {str(source.header.get("benchmark")): source.summary for source in sources},
     }
     name = result_name(benchmark, options.limit)

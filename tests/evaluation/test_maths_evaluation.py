@@ -22,6 +22,7 @@ from harness.evaluation import maths, outputs
 from harness.evaluation.backends import endpoint as endpoint_module
 from harness.evaluation.backends.endpoint import Patience
 from harness.evaluation.outputs import Content, Stored, Writer
+from harness.evaluation.pipeline import Source
 from harness.evaluation.sampling import Generation, Request, Sampling
 from harness.tasks.library import Library
 
@@ -132,7 +133,23 @@ def test_other_settings_are_not_mixed(data: Path, tmp_path: Path, capsys: pytest
         assert main(words(url, tmp_path, "samples=1")) == 0
         assert main(words(url, tmp_path, "samples=1", "temperature=1.0")) == 2
         assert "holds outputs made with sampling=" in capsys.readouterr().err
+        assert main(words(url, tmp_path, "samples=1", 'extra={"top_k": 5}')) == 2
+        assert "holds outputs made with extra=" in capsys.readouterr().err
         assert main(words(url, tmp_path, "samples=2")) == 0
+
+
+def test_what_else_changes_is_written_down(tmp_path: Path) -> None:
+    """Another version of the engine may go on; from where, the file says."""
+    path = tmp_path / "g.jsonl"
+    question = [Request((f"q{index}", 0, 0, 0), ({"role": "user", "content": "x"},), 1) for index in range(2)]
+    for request, version in zip([*question, question[0]], ("1", "2", "2"), strict=True):
+        with Writer(path, {"benchmark": "b", "engine": "e", "version": version}) as writer:
+            if writer.content.answer(request) is None:
+                writer.add(request, Generation(request.key, "text", 1, None, "stop"))
+    kinds = [json.loads(line).get("version") for line in path.read_text().splitlines()]
+    assert kinds == ["1", None, "2", None]
+    source = Source.of(outputs.read(path))
+    assert (source.header["version"], source.changes) == ("1", [{"version": "2"}])
 
 
 def test_nobody_listens(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
