@@ -48,13 +48,26 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Tolerance:
+    """A difference to a published value of at most ``within`` counts as none, ``because`` of this."""
+
+    within: float
+    because: str
+
+
+@dataclass(frozen=True)
 class Claims:
     claims: tuple[Claim, ...]
     alpha: float
-    tolerances: Mapping[str, float] = field(default_factory=dict)
+    tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
 
     def tolerance(self, quantity: str) -> float | None:
         """That of the longest matching prefix; None when the file has none for ``quantity``."""
+        found = self.stated(quantity)
+        return None if found is None else found.within
+
+    def stated(self, quantity: str) -> Tolerance | None:
+        """:meth:`tolerance` with its reason."""
         matches = [prefix for prefix in self.tolerances if quantity.startswith(prefix)]
         return self.tolerances[max(matches, key=len)] if matches else None
 
@@ -73,16 +86,26 @@ def load_claims(path: str | Path) -> Claims:
     alpha, tolerances = content.get("alpha"), content.get("tolerances") or {}
     if not isinstance(alpha, float) or not 0 < alpha < 0.5:
         raise UserError(f"{path}: alpha: {alpha!r} must be a number between 0 and 0.5, e.g. 0.05")
-    for prefix, value in tolerances.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise UserError(f"{path}: tolerances: {prefix}: {value!r} must be a number, at least 0")
+    stated = {str(prefix): _tolerance(path, prefix, entry) for prefix, entry in tolerances.items()}
     found: dict[str, Claim] = {}
     for number, entry in enumerate(content.get("claims") or [], start=1):
         claim = _claim(path, number, entry)
         if claim.id in found:
             raise UserError(f"{path}: claim {claim.id} is there twice; give each an id of its own")
         found[claim.id] = claim
-    return Claims(tuple(found.values()), alpha, {str(key): float(value) for key, value in tolerances.items()})
+    return Claims(tuple(found.values()), alpha, stated)
+
+
+def _tolerance(path: Path, prefix: str, entry: Any) -> Tolerance:
+    where = f"{path}: tolerances: {prefix}"
+    if not isinstance(entry, dict) or set(entry) != {"within", "because"}:
+        raise UserError(f"{where}: must have the keys within, a number, and because, the reason for it")
+    value, reason = entry["within"], str(entry["because"] or "").strip()
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise UserError(f"{where}: within: {value!r} must be a number, at least 0")
+    if not reason:
+        raise UserError(f"{where}: because is empty; write why it is {value:g}")
+    return Tolerance(float(value), reason)
 
 
 def _claim(path: Path, number: int, entry: Any) -> Claim:

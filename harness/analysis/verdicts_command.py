@@ -7,6 +7,7 @@ Numbers: inside or outside of the tolerance, insufficient, not run, not publishe
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -44,7 +45,9 @@ def main(args: argparse.Namespace) -> int:
     if args.view is not None and len(numbers):
         numbers = numbers[numbers["view"].str.startswith(args.view)]
     if args.json:
-        print(json.dumps({"claims": _plain(judged), "values": _plain(numbers)}, indent=1))
+        tolerances = {prefix: dataclasses.asdict(stated) for prefix, stated in claims.tolerances.items()}
+        content = {"claims": _plain(judged), "values": _plain(numbers), "tolerances": tolerances}
+        print(json.dumps(content, indent=1))
         return 0
     console = Console(highlight=False)
     for view, part in grouped(judged, "view", sort=False):
@@ -61,6 +64,9 @@ def main(args: argparse.Namespace) -> int:
             label = f"{row.view}: {row.model} {row.method} {row.quantity} {row.printed:.2%}{value}"
             console.print(Text.assemble(_word(row.verdict), label, f"; {row.reason}"), soft_wrap=True)
         _counts(console, numbers)
+        console.print(Text("\nTolerances for our own runs", style="bold"))
+        for prefix, stated in claims.tolerances.items():
+            console.print(f"  {stated.within:<6g} {prefix.rstrip('/')}: {stated.because}", soft_wrap=True)
     return 0
 
 

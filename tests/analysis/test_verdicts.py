@@ -115,6 +115,42 @@ def test_our_numbers_against_published_runs(values, expected, published_results,
     assert row["test"].str.contains("tolerance 0.01").all() or len(values) == 1
 
 
+def test_every_tolerance_has_its_reason_and_the_longest_prefix_counts(claims):
+    assert all(len(stated.because) > 20 for stated in claims.tolerances.values())
+    assert claims.tolerance("density_peak_step/format") == 3
+    assert claims.tolerance("density_peak/format") == 0.05
+    assert claims.tolerance("surprise/format") is None
+
+
+def test_a_number_is_found_again_only_with_little_spread(published_results, claims):
+    """R1-7B, dara_asym at step 50: one published run, so ours are held to the printed 58.31 %."""
+    runs = {seed: value for seed, value in enumerate([0.583, 0.584, 0.5825, 0.5835])}
+    assert printed_7b(runs, published_results, claims) == "inside"
+    assert printed_7b({seed: 0.57 + seed / 50 for seed in range(4)}, published_results, claims) == "insufficient"
+    assert printed_7b({seed: value - 0.03 for seed, value in runs.items()}, published_results, claims) == "outside"
+    assert printed_7b({0: 0.5831, 1: 0.5831}, published_results, claims) == "insufficient"
+    assert printed_7b(dict.fromkeys(range(5), 0.5831), published_results, claims) == "insufficient"
+
+
+def printed_7b(runs, published_results, claims):
+    ours = build_results(
+        {("dara_asym", seed): {"reward/length": [0.5] * 50} for seed in runs},
+        evals=[("dara_asym", seed, "maths", 50, "accuracy", value) for seed, value in runs.items()],
+        scale="paper",
+        task="maths",
+        model="r1-7b",
+        group_size=16,
+    )
+    results = Results.of(
+        pd.concat([ours.index, published_results.index]),
+        pd.concat([ours.metrics, published_results.metrics]),
+        pd.concat([ours.evals, published_results.evals]),
+    )
+    table = value_verdicts(results, claims)
+    (row,) = table[(table["view"] == "paper") & (table["quantity"] == "maths:accuracy@50") & (table["n"] > 0)].index
+    return table.loc[row, "verdict"]
+
+
 def test_every_kind_of_claim_is_used(claims):
     assert {claim.kind for claim in claims.claims} == set(KINDS)
 
@@ -129,6 +165,9 @@ def test_every_kind_of_claim_is_used(claims):
         (("model: qwen2.5-1.5b", "modle: qwen2.5-1.5b"), "is no filter"),
         (("alpha: 0.05", "alpha: 5"), "between 0 and 0.5"),
         (("schema: 1", "schema: 9"), "schema"),
+        (("within: 0.01", "within: -0.01"), "at least 0"),
+        (("because: about the spread", "since: about the spread"), "keys within, a number, and because"),
+        (("because: half of the 10", "because:\n    # half of the 10"), "because is empty; write why it is 5"),
     ],
 )
 def test_mistakes_in_the_claims_file(change, message, tmp_path):
