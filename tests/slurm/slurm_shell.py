@@ -105,6 +105,13 @@ class Shell:
             *(f"hydra.launcher.{item}" for item in launcher),
         ]
 
+    def train(self, *overrides: str, runs: Path | None = None, steps: int = 6) -> str:
+        """Launch the embedded engine itself, small; the first time the pocket model is built (a minute) if no cache has
+        it."""
+        small = ("training.responses_per_step=64", "training.evaluation_prompts=32", f"training.steps={steps}")
+        command = [sys.executable, str(self.code / "harness" / "run.py"), "-m", *small, *overrides]
+        return self.run([*command, f"output.runs={self.runs if runs is None else runs}"], seconds=400)
+
     def use(self, code: Path) -> None:
         """Give the next commands with another checkout."""
         self.environment["PYTHONPATH"] = f"{code}:{self.folder / 'plugins'}"
@@ -249,6 +256,15 @@ def rewards_of(run: Path) -> list[float]:
     for line in (run / "metrics.jsonl").read_text().splitlines():
         row = json.loads(line)
         rows[row["step"]] = row["reward/format"]
+    return [rows[step] for step in sorted(rows)]
+
+
+def metrics_of(run: Path) -> list[dict[str, Any]]:
+    """The metrics of a run, last attempt wins, without what tells one execution from another."""
+    rows: dict[int, dict[str, Any]] = {}
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        rows[row["step"]] = {key: value for key, value in row.items() if key not in ("seconds", "attempt")}
     return [rows[step] for step in sorted(rows)]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,6 @@ import pytest
 from slurm_shell import Shell, check_run
 
 pytestmark = pytest.mark.slurm
-
-SMALL = (
-    "training.steps=6",
-    "training.responses_per_step=64",
-    "training.evaluation_prompts=32",
-    "output.checkpoint_every=4",
-)
-
-
-def launch(shell: Shell, *overrides: str) -> str:
-    """The embedded engine itself; the first launch builds the pocket model (a minute) if no cache has it."""
-    command = [sys.executable, str(shell.code / "harness" / "run.py"), "-m", *SMALL, *overrides]
-    return shell.run([*command, f"output.runs={shell.runs}"], seconds=300)
 
 
 def evaluations(shell: Shell) -> list[dict[str, Any]]:
@@ -37,15 +23,15 @@ def wait_empty(shell: Shell, seconds: float = 180) -> None:
 
 def test_two_runs_are_trained_evaluated_and_collected(shell: Shell) -> None:
     wanted = ("method=gdpo,grpo", "training.evaluate_every=100", "evaluate_at=[0,2,3,6]", "hydra/launcher=slurm")
-    wanted += ("hydra.launcher.collect=true", "hydra.launcher.time=60")
-    output = launch(shell, *wanted)
+    wanted += ("hydra.launcher.collect=true", "hydra.launcher.time=60", "output.checkpoint_every=4")
+    output = shell.train(*wanted)
     assert "2 runs" in output
     assert "2 evaluations" in output
     assert "8 evaluations (pocket)" in output
     assert shell.sbatch_calls() == 3, "training, evaluations, collect"
     first = evaluations(shell)
     assert {item["state"] for item in first} <= {"queued", "running", "done"}
-    assert "submitted" not in launch(shell, *wanted)
+    assert "submitted" not in shell.train(*wanted)
     wait_empty(shell)
     assert shell.states() == ["done", "done"]
     assert [(item["state"], item["stored"]) for item in evaluations(shell)] == [("done", [0, 2, 3, 6])] * 2
@@ -59,10 +45,10 @@ def test_two_runs_are_trained_evaluated_and_collected(shell: Shell) -> None:
     collected = pd.read_parquet(shell.folder / "results" / "evals.parquet")
     ours = collected[(collected["source"] == "ours") & (collected["metric"] == "reward/score")]
     assert sorted(ours["step"]) == [0, 0, 2, 2, 3, 3, 6, 6]
-    assert "submitted" not in launch(shell, *wanted)
+    assert "submitted" not in shell.train(*wanted)
     assert shell.sbatch_calls() == 3
     # What the engine itself measures at step 3 is what the job measured on the checkpoint that was kept.
-    launch(shell, "method=gdpo", "training.evaluate_every=3", "hydra.launcher.workers=1")
+    shell.train("method=gdpo", "output.checkpoint_every=4", "training.evaluate_every=3", "hydra.launcher.workers=1")
     values = [read(run, 3) for run in shell.folders() if "-gdpo-" in run.name]
     assert len(values) == 2
     assert values[0] == pytest.approx(values[1], abs=1e-12)

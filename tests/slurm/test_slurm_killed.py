@@ -7,7 +7,7 @@ import stat
 import time
 
 import pytest
-from slurm_shell import Shell, check_run, kill_job
+from slurm_shell import Shell, check_run, kill_job, metrics_of
 
 pytestmark = pytest.mark.slurm
 
@@ -42,6 +42,26 @@ def test_job_killed(shell: Shell) -> None:
     shell.launch("method=gdpo", **LONG)
     shell.wait_done(1)
     check_run(run, steps=20, repeated=2)
+
+
+def test_job_of_the_embedded_engine_killed(shell: Shell) -> None:
+    """As above with the engine itself: rewards, densities, losses and gradients equal an undisturbed run's."""
+    settings = ("method=dara_asym", "output.checkpoint_every=2")
+    slurm = ("hydra/launcher=slurm", "hydra.launcher.time=60")
+    shell.train(*settings, *slurm, steps=30)
+    (run,) = shell.folders()
+    shell.wait(lambda: (run / "metrics.jsonl").exists() and len(metrics_of(run)) >= 5, 120, "step 5")
+    (job,) = shell.queue()
+    kill_job(job, signal.SIGKILL)
+    shell.wait(lambda: not shell.queue(), 30, "the job to leave the queue")
+    assert shell.states() == ["interrupted"]
+    shell.train(*settings, *slurm, steps=30)
+    shell.wait(lambda: shell.states() == ["done"], 180, "the run to end")
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    assert 30 <= len(lines) <= 32, "at most two steps are repeated"
+    shell.train(*settings, steps=30, runs=shell.folder / "undisturbed")
+    undisturbed = metrics_of(shell.folder / "undisturbed" / run.name)
+    assert metrics_of(run) == undisturbed
 
 
 def test_only_the_worker_killed(shell: Shell) -> None:

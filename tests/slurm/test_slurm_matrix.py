@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from slurm_shell import ROOT, Shell, check_run
+from slurm_shell import ROOT, Shell, check_run, metrics_of
 
 pytestmark = pytest.mark.slurm
 
@@ -28,20 +28,24 @@ def checkout(folder: Path) -> Path:
     return copy
 
 
-def test_matrix_runs_as_an_array_and_is_not_submitted_again(shell: Shell) -> None:
-    output = shell.launch(*MATRIX)
+def test_pocket_matrix_runs_as_an_array_and_is_not_submitted_again(shell: Shell) -> None:
+    """The embedded engine; what one of the runs logs is what it logs on this machine without SLURM."""
+    options = ("hydra/launcher=slurm", "hydra.launcher.time=60", "hydra.launcher.array_parallelism=4")
+    output = shell.train(*MATRIX, *options, steps=4)
     assert "12 new" in output
     assert "12 runs" in output
     assert shell.sbatch_calls() == 1
-    again = shell.launch(*MATRIX)
+    again = shell.train(*MATRIX, *options, steps=4)
     assert "submitted" not in again
-    shell.wait_done(12, 120)
-    for run in shell.folders():
-        check_run(run, steps=4)
-    output = shell.launch(*MATRIX)
+    shell.wait(lambda: shell.states() == ["done"] * 12, 300, "12 runs done")
+    output = shell.train(*MATRIX, *options, steps=4)
     assert "12 done" in output
     assert shell.sbatch_calls() == 1
-    assert shell.states() == ["done"] * 12
+    elsewhere = shell.folder / "undisturbed"
+    shell.train("method=dara_sym", "seed=1", steps=4, runs=elsewhere)
+    (undisturbed,) = elsewhere.iterdir()
+    assert len(metrics_of(undisturbed)) == 4
+    assert metrics_of(shell.runs / undisturbed.name) == metrics_of(undisturbed)
 
 
 def test_two_launchers_at_once_train_each_run_once(shell: Shell) -> None:
