@@ -74,9 +74,11 @@ def test_an_installed_one_is_known_by_its_name(repository: Path, installed: Path
     planned = run(repository, tmp_path, "method=my_method", "method.floor=-0.25", "dry_run=true", path=installed)
     assert "tool_calling-pocket-my_method-g4-s0-" in planned
     scored = (
-        "from harness.aggregation import aggregate; print(aggregate('my_method', [[1], [0]], [0, 0], channels='r'))"
+        "from harness.aggregation import aggregate\n"
+        "from harness.store import provenance\n"
+        "print(aggregate('my_method', [[1], [0]], [0, 0], channels=['reward']).method)\n"
+        "print(provenance.packages()['my-package'])"
     )
-    scored = scored.replace("channels='r'", "channels=['r']")
     done = subprocess.run(
         [sys.executable, "-c", scored],
         env={**os.environ, "PYTHONPATH": str(installed)},
@@ -84,7 +86,7 @@ def test_an_installed_one_is_known_by_its_name(repository: Path, installed: Path
         capture_output=True,
         text=True,
     )
-    assert "method='my_method'" in done.stdout, done.stderr
+    assert done.stdout == "my_method\n0.1\n", done.stderr
 
 
 @pytest.mark.slow

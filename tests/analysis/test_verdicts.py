@@ -124,7 +124,7 @@ def test_every_tolerance_has_its_reason_and_the_longest_prefix_counts(claims):
 
 def test_a_number_is_found_again_only_with_little_spread(published_results, claims):
     """R1-7B, dara_asym at step 50: one published run, so ours are held to the printed 58.31 %."""
-    runs = {seed: value for seed, value in enumerate([0.583, 0.584, 0.5825, 0.5835])}
+    runs = dict(enumerate([0.583, 0.584, 0.5825, 0.5835]))
     assert printed_7b(runs, published_results, claims) == "inside"
     assert printed_7b({seed: 0.57 + seed / 50 for seed in range(4)}, published_results, claims) == "insufficient"
     assert printed_7b({seed: value - 0.03 for seed, value in runs.items()}, published_results, claims) == "outside"
