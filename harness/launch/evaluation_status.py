@@ -45,7 +45,8 @@ def evaluation_statuses(
     }
     if not open_ones:
         return found
-    members = [run for run in runs if run.run_id in {name for name, _ in open_ones}]
+    unfinished = {name for name, _ in open_ones}
+    members = [run for run in runs if run.run_id in unfinished]
     for source in sources:
         known: Mapping[tuple[str, str], EvaluationQueueState] = importlib.import_module(source).evaluation_states(
             members

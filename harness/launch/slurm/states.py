@@ -225,14 +225,13 @@ def _state(run: Run, place: Placed, accounts: Mapping[str, Ended]) -> QueueState
 
 
 def _live(run: Run, place: Placed, job: QueuedJob) -> QueueState:
-    starts = sum(event["event"] == "started" for event in place.submission.events(place.index))
-    status = run.status()
     if job.held:
         return QueueState(
             "held", f"job {job.job_id} is held ({job.reason}); `python -m harness requeue {run.run_id}` releases it"
         )
     if job.state == "RUNNING":
         where = f"job {job.job_id} on {job.nodes}, {job.left} left of its time"
+        status = run.status()
         if status.state == "running":
             return QueueState("running", f"step {status.step} of {status.steps}{_eta(run)}, {where}")
         return QueueState("running", f"starting, {where}")
@@ -241,8 +240,9 @@ def _live(run: Run, place: Placed, job: QueuedJob) -> QueueState:
             "running" if job.state != "COMPLETING" else "queued", f"job {job.job_id} is {job.state.lower()}"
         )
     when = "" if job.starts in ("N/A", "") else f", expected to start {job.starts}"
-    if starts:
-        events = place.submission.events(place.index)
+    events = place.submission.events(place.index)
+    if any(event["event"] == "started" for event in events):
+        status = run.status()
         why = {"requeued": "time limit", "preempted": "preempted"}.get(
             events[-1]["event"], "its node or SLURM ended it"
         )
