@@ -16,7 +16,11 @@ from harness.analysis.thresholds import first_crossing
 
 DASHES: Final = (0, (4, 1.5))
 GREY: Final = "#333333"
-BAND_NOTE = "Thin lines: seeds. Thick: median over seeds; band: its 95 % bootstrap over whole runs (n of at least 3)."
+MOST_WITH_SPREAD: Final = 8
+BAND_NOTE = (
+    "Thin lines: seeds. Thick: median over seeds; band: its 95 % bootstrap over whole runs (n of at least 3); panels "
+    f"with more than {MOST_WITH_SPREAD} methods show medians alone."
+)
 
 
 class Collector:
@@ -50,13 +54,24 @@ def kinds(collector: Collector) -> list[Any]:
 
 
 def draw_runs(
-    axis: Any, collector: Collector, panel: str, method: str, curves: Mapping[str, pd.Series], scale: float = 1.0
+    axis: Any,
+    collector: Collector,
+    panel: str,
+    method: str,
+    curves: Mapping[str, pd.Series],
+    scale: float = 1.0,
+    *,
+    methods: int = 1,
 ) -> None:
-    """Our runs of one method; ``scale`` multiplies the values (100 for percent)."""
+    """Our runs of one method; ``scale`` multiplies the values (100 for percent). With more than
+    :data:`MOST_WITH_SPREAD` ``methods`` in the panel the medians alone are drawn; the numbers are collected all the
+    same."""
     color = look(method).color
+    spread = methods <= MOST_WITH_SPREAD
     curves = {name: curve * scale for name, curve in sorted(curves.items())}
     for name, curve in curves.items():
-        axis.plot(curve.index, curve, color=color, linewidth=0.6, alpha=0.45)
+        if spread:
+            axis.plot(curve.index, curve, color=color, linewidth=0.6, alpha=0.45)
         collector.add(panel, method, "seed", curve, name)
     if len(curves) < 2:
         for curve in curves.values():
@@ -67,7 +82,8 @@ def draw_runs(
     axis.plot(steps, band["estimate"], color=color, linewidth=1.6)
     collector.add(panel, method, "median", pd.Series(band["estimate"].to_numpy(), index=steps))
     if band["low"].notna().any():
-        axis.fill_between(steps, band["low"], band["high"], color=color, alpha=0.15, linewidth=0)
+        if spread:
+            axis.fill_between(steps, band["low"], band["high"], color=color, alpha=0.15, linewidth=0)
         for side in ("low", "high"):
             collector.add(panel, method, side, pd.Series(band[side].to_numpy(), index=steps))
 

@@ -36,8 +36,8 @@ def build(results: Results) -> Picture:
                 deviation = _draw(axis, collector, title, results, runs[runs["method"] == method], method)
                 largest = max(largest, deviation)
                 drawn.add(method)
-            low, high = axis.get_xlim()
-            axis.plot([low, high], [low, high], color="#333333", linewidth=0.6, linestyle=":")
+            end = axis.get_xlim()[1]
+            axis.plot([0, end], [0, end], color="#333333", linewidth=0.6, linestyle=":")
             axis.set_xlabel("B x density x (G - 1)")
         axes[0][0].set_ylabel("energy")
         close_gaps(figure, axes)

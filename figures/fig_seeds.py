@@ -12,6 +12,8 @@ from harness.analysis.quantities import values
 from harness.analysis.results import Results
 
 PERCENT = 100.0
+MOST_SLANTED = 8
+"""More labels than these stand upright."""
 
 
 def build(results: Results) -> Picture:
@@ -71,5 +73,8 @@ def _draw(axis: object, collector: curves.Collector, panel: str, table: pd.DataF
             index = [-1 if pd.isna(seed) else int(seed)]
             collector.add(panel, method, "seed", pd.Series([value], index=index), str(run_id))
     labels = [look(method).label for method in methods]
-    axis.set_xticks(range(len(methods)), labels, rotation=35, ha="right")  # type: ignore[attr-defined]
+    crowded = len(methods) > MOST_SLANTED
+    axis.set_xticks(  # type: ignore[attr-defined]
+        range(len(methods)), labels, rotation=90 if crowded else 35, ha="center" if crowded else "right"
+    )
     axis.grid(axis="x", visible=False)  # type: ignore[attr-defined]

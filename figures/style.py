@@ -57,6 +57,7 @@ METHODS: Final[dict[str, Look]] = {
 }
 LEGEND_HEIGHT: Final = 0.45
 LEGEND_ENTRY: Final = 1.25
+NARROWEST: Final = 4.2
 """Inches."""
 EMPTY: Final = "empty"
 NO_DATA: Final = "no data yet: see the caption"
@@ -141,7 +142,8 @@ def close_gaps(figure: Figure, axes: Any) -> None:
     for column in kept_columns:
         lowest = max(row for row in kept_rows if not empty[row][column])
         axes[lowest][column].set_xlabel(below[column])
-    figure.set_size_inches(panel[0] * len(kept_columns), panel[1] * len(kept_rows) + LEGEND_HEIGHT)
+    width = max(panel[0] * len(kept_columns), min(width, NARROWEST))
+    figure.set_size_inches(width, panel[1] * len(kept_rows) + LEGEND_HEIGHT)
 
 
 def legend_below(figure: Figure, methods: list[str], extra: list[Any] | None = None) -> None:

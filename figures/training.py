@@ -89,7 +89,7 @@ def training_picture(
 
 def _reason(runs: object, setting: Setting) -> str:
     if len(runs):  # type: ignore[arg-type]
-        return "not measured here"
+        return "no such reward"
     return "not run" if setting.published is None else "not run,\ncurves not published"
 
 
@@ -118,7 +118,7 @@ def _draw(
     for method in in_order(runs["method"]):  # type: ignore[index]
         own = results.curves(measure.metric, runs[runs["method"] == method])  # type: ignore[index]
         if own:
-            curves.draw_runs(axis, collector, panel, method, own)
+            curves.draw_runs(axis, collector, panel, method, own, methods=runs["method"].nunique())  # type: ignore[index]
             found.add(method)
             if measure.level is not None:
                 curves.mark_crossings(axis, collector, panel, method, own, measure.level)

@@ -8,7 +8,7 @@ import pytest
 
 from figures.__main__ import module, names, needs_results
 from figures.picture import COLUMNS, write
-from figures.style import METHODS, in_order, look
+from figures.style import METHODS, NO_DATA, close_gaps, in_order, leave_out, legend_below, look, new_figure
 from harness.aggregation import method_names
 from harness.analysis.collect import REFERENCE, collect
 
@@ -72,3 +72,59 @@ def test_every_method_has_a_look_of_its_own():
     assert len(set(looks)) == len(looks)
     assert look("mine").label == "mine"
     assert in_order({"mine", "gdpo", "grpo"}) == ["grpo", "gdpo", "mine"]
+
+
+def grid(empty: set[tuple[int, int]]):
+    figure, axes = new_figure(3, 2)
+    for row in range(2):
+        for column in range(3):
+            axis = axes[row][column]
+            axis.set_title(f"column {column}" if row == 0 else "")
+            axis.set_ylabel(f"row {row}" if column == 0 else "")
+            axis.set_xlabel("step" if row == 1 else "")
+            if (row, column) in empty:
+                leave_out(axis, "not run")
+    close_gaps(figure, axes)
+    return figure
+
+
+def test_rows_and_columns_without_data_are_taken_out_and_labels_move():
+    figure = grid({(0, 0), (1, 0), (1, 1), (1, 2)})
+    assert [axis.get_title() for axis in figure.axes] == ["column 1", "column 2"]
+    assert [axis.get_ylabel() for axis in figure.axes] == ["row 0", ""]
+    assert [axis.get_xlabel() for axis in figure.axes] == ["step", "step"]
+
+
+def test_a_panel_without_data_beside_others_says_why():
+    figure = grid({(1, 1)})
+    assert len(figure.axes) == 6
+    below = figure.axes[4]
+    assert [text.get_text() for text in below.texts] == ["not run"]
+    assert [axis.get_xlabel() for axis in figure.axes] == ["", "step", "", "step", "", "step"]
+
+
+def test_a_figure_without_any_data_is_one_line():
+    figure = grid({(row, column) for row in range(2) for column in range(3)})
+    assert figure.axes == []
+    assert [text.get_text() for text in figure.texts] == [NO_DATA]
+
+
+@pytest.mark.parametrize("columns", [1, 2, 4])
+def test_legends_stay_inside_the_figure(columns):
+    figure, axes = new_figure(columns, 1, width=2.2)
+    legend_below(figure, in_order(METHODS))
+    figure.draw_without_rendering()
+    legend = figure.legends[0].get_window_extent()
+    assert legend.x0 >= 0
+    assert legend.x1 <= figure.bbox.width
+    assert legend.y0 >= 0
+    assert axes[0][0].get_window_extent().height > 0.3 * figure.bbox.height
+
+
+def test_figure_1_ticks_each_published_crossing(published):
+    data = module("fig01_format_density").build(published).data
+    ticks = data[data["series"] == "published crossing"]
+    found = {method: sorted(part["step"]) for method, part in ticks.groupby("method")}
+    assert found["dara_asym"] == [13, 13, 14, 15, 16]
+    assert found["gdpo"] == [16, 18, 19, 65, 75]
+    assert found["grpo"] == [31, 31, 34, 37, 43]
