@@ -74,9 +74,7 @@ def with_dvc() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--results", type=Path, default=Path("results"), help="collected results (default: %(default)s)"
-    )
+    parser.add_argument("--results", type=Path, default=Path("results"), help="collected tables (%(default)s)")
     parser.add_argument("--dvc", action="store_true", help="also time dvc repro in this checkout")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
