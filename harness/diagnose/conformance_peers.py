@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.metadata
-import importlib.util
 import logging
 import tempfile
 from collections.abc import Callable, Iterator
@@ -40,7 +39,9 @@ def peers() -> Iterator[tuple[list[Peer], dict[str, str]]]:
     absent: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         for name, package, start in (("verl", "verl", _verl), ("TRL", "trl", _trl)):
-            if importlib.util.find_spec(package) is None:
+            try:
+                version = importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:  # also where a folder happens to have the package's name
                 absent[name] = "not installed"
                 continue
             try:
@@ -49,7 +50,7 @@ def peers() -> Iterator[tuple[list[Peer], dict[str, str]]]:
                 reason = (str(error).splitlines() or [""])[0]
                 absent[name] = f"installed, but does not start ({type(error).__name__}: {reason})"
                 continue
-            found.append(Peer(name, importlib.metadata.version(package), run))
+            found.append(Peer(name, version, run))
         yield found, absent
 
 

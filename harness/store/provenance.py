@@ -45,8 +45,8 @@ def code_state() -> dict[str, Any]:
 
 @functools.cache
 def packages() -> dict[str, str]:
-    """Name and version of every installed distribution that this project requires, directly or not through an extra, and
-    of those that bring a method of their own."""
+    """Name and version of every installed distribution that this project requires, directly or not through an extra,
+    and of those that bring a method of their own."""
     found: dict[str, str] = {}
     waiting = ["dara-harness", "torch", "transformers", "numpy", "verl", "vllm", "ray"]
     waiting += [point.dist.name for point in metadata.entry_points(group="dara_harness.methods") if point.dist]
