@@ -128,6 +128,9 @@ def test_a_number_is_found_again_only_with_little_spread(published_results, clai
     assert printed_7b(runs, published_results, claims) == "inside"
     assert printed_7b({seed: 0.57 + seed / 50 for seed in range(4)}, published_results, claims) == "insufficient"
     assert printed_7b({seed: value - 0.03 for seed, value in runs.items()}, published_results, claims) == "outside"
+    for shift in (0.0147, -0.0147):  # the estimate is within 1.5 points, its interval is not
+        near = {seed: value + shift for seed, value in runs.items()}
+        assert printed_7b(near, published_results, claims) == "insufficient"
     assert printed_7b({0: 0.5831, 1: 0.5831}, published_results, claims) == "insufficient"
     assert printed_7b(dict.fromkeys(range(5), 0.5831), published_results, claims) == "insufficient"
 
