@@ -3,7 +3,8 @@
 ``with ray_cluster(...) as variables:`` waits until every node and GPU has joined; on every way out all of it stops.
 Ports are free ones of the head, addresses are those by which the nodes reach it, so several jobs can share a node. A
 token of its own keeps everybody else out: without one any user of the network could run code as this one.
-Run as a module it is the check: ``python -m harness.launch.slurm.ray_cluster NODES GPUS SECONDS``.
+Run as a module it is the check, ``python -m harness.launch.slurm.ray_cluster NODES GPUS SECONDS``, or the worker on
+another node, ``... worker ARGUMENTS OF ray start``.
 """
 
 from __future__ import annotations
@@ -32,6 +33,13 @@ PATIENCE = {
 }
 """Variables for Ray's own limits on its start, of 10 to 30 s each: too short on a node that is loaded or slow."""
 
+_HELPERS = (
+    "dashboard-agent-listen-port",
+    "dashboard-agent-grpc-port",
+    "metrics-export-port",
+    "runtime-env-agent-port",
+)
+_WORKER = "worker"
 _STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.5
 _JOINED, _MISSING, _UNREACHABLE = 0, 3, 4
@@ -47,16 +55,15 @@ def ray_cluster(nodes: int, gpus_per_node: int, *, stopping: Callable[[], bool])
     if len(hosts) != nodes:
         raise UserError(f"the job has {len(hosts)} nodes ({', '.join(hosts)}), {nodes} were asked for")
     address = _address_towards(hosts[-1])
-    port, client_port, agent_port = _free_ports(3)
+    port, client_port = _free_ports(2)
     job = os.environ.get("SLURM_JOB_ID", str(os.getpid()))
     folder = Path(tempfile.gettempdir()) / f"ray-{os.getuid()}-{job}"
     cpus = os.environ.get("SLURM_CPUS_PER_TASK") or os.environ.get("SLURM_CPUS_ON_NODE", "1")
     common = ["--block", "--disable-usage-stats", f"--num-cpus={cpus}", f"--num-gpus={gpus_per_node}"]
     common += ["--min-worker-port=0", "--max-worker-port=0"]
     head = [*_ray(), "start", "--head", f"--node-ip-address={address}", f"--port={port}", f"--temp-dir={folder}"]
-    head += [f"--ray-client-server-port={client_port}", f"--dashboard-agent-listen-port={agent_port}"]
-    head += ["--include-dashboard=false", *common]
-    worker = [*_ray(), "start", f"--address={address}:{port}", "--dashboard-agent-listen-port=0", *common]
+    head += [f"--ray-client-server-port={client_port}", "--include-dashboard=false", *helper_ports(), *common]
+    worker = [sys.executable, "-m", "harness.launch.slurm.ray_cluster", _WORKER, f"--address={address}:{port}", *common]
     srun = _srun(hosts[1:], gpus_per_node)
     access = {"RAY_ADDRESS": f"{address}:{port}", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     environment = {**PATIENCE, **os.environ, **access}
@@ -110,6 +117,15 @@ def _address_towards(host: str) -> str:
         except OSError as error:
             raise UserError(f"node {host} ({target}) cannot be reached from {socket.gethostname()}: {error}") from error
         return str(probe.getsockname()[0])
+
+
+def helper_ports() -> list[str]:
+    """Arguments of ``ray start`` with free ports of this node for the processes beside Ray's node manager.
+
+    Where they choose a port themselves the node manager waits for it 15 s, a limit that nothing sets, and ends
+    (github.com/ray-project/ray/issues/65983). On a loaded node they take longer to start.
+    """
+    return [f"--{name}={port}" for name, port in zip(_HELPERS, _free_ports(len(_HELPERS)), strict=True)]
 
 
 def _free_ports(count: int) -> list[int]:
@@ -167,8 +183,11 @@ def _check_alive(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Wait until so many nodes and GPUs are part of the cluster at RAY_ADDRESS."""
-    nodes, gpus, seconds = (float(item) for item in (sys.argv[1:] if argv is None else argv))
+    """Wait until so many nodes and GPUs are part of the cluster at RAY_ADDRESS; or become a worker of it."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[0] == _WORKER:
+        os.execv(sys.executable, [*_ray(), "start", *arguments[1:], *helper_ports()])
+    nodes, gpus, seconds = (float(item) for item in arguments)
     end, alive, found = time.monotonic() + seconds, 0, 0.0
     host, _, port = os.environ["RAY_ADDRESS"].rpartition(":")
     try:
