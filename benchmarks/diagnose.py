@@ -113,7 +113,7 @@ def main() -> None:
         once = reading(path)
         wall, spent, largest, together = run(path)
         print(f"{args.responses:,} responses, {size / 1e6:,.0f} MB, {size / args.responses:.0f} bytes a line")
-        print(f"wall {wall:.1f} s, processor {spent:.1f} s; only the reading is spread over processes")
+        print(f"wall {wall:.1f} s, processor {spent:.1f} s, over several processes")
         print("   (target for 1,000,000 of 300 bytes: at most 15 s on 2 cores)")
         print(f"memory {largest:.0f} MiB in the largest process, {together:.0f} MiB together (target: at most 1,024)")
         print(f"reading the bytes alone: {once:.1f} s, {size / 1e6 / wall:.0f} MB/s in all")

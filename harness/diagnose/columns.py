@@ -108,6 +108,13 @@ def find_columns(sample: Sequence[Mapping[str, Any]], choice: Choice, from_text:
     numeric = [name for name in names if name not in used and _numeric(cells[name], from_text)]
     not_taken = {name: "its name says that it is no reward" for name in numeric if _NO_REWARD.search(name)}
     channels = [name for name in numeric if name not in not_taken]
+    if not from_text:
+        written = [
+            n for n in names if n not in (*used, *numeric) and _numeric(cells[n], True) and not _NO_REWARD.search(n)
+        ]
+        not_taken |= {
+            name: f"numbers written as text; if it is a reward, give --channels {name},..." for name in written
+        }
     single = [name for name in channels if name.lower() not in _SUMS]
     if single:
         not_taken |= {name: "taken for the sum of the others" for name in channels if name not in single}

@@ -74,6 +74,27 @@ def test_verl_dump_groups_by_prompt(tmp_path: Path) -> None:
     assert_the_batch(log)
 
 
+def test_numbers_written_as_text_are_named(tmp_path: Path) -> None:
+    """verl's dump writes what JSON does not know, such as a float32 of NumPy, as text."""
+    path = jsonl(tmp_path / "1.jsonl", [row | {"format": str(row["format"])} for row in rows()])
+    log = read(path)
+    assert log.columns.channels == ("correctness",)
+    assert log.columns.not_taken["format"] == "numbers written as text; if it is a reward, give --channels format,..."
+    assert_the_batch(read(path, channels=("correctness", "format")))
+
+
+@pytest.mark.verl
+def test_a_file_that_verl_writes(tmp_path: Path) -> None:
+    trainer = pytest.importorskip("verl.trainer.ppo.ray_trainer").RayPPOTrainer
+    batch = rows()
+    parts = {name: [row[name] for row in batch] for name in ("correctness", "format")}
+    texts = [[row[name] for row in batch] for name in ("input", "output")]
+    trainer._write_generations(*texts, ["42"] * 8, [row["score"] for row in batch], parts, str(tmp_path), 1)
+    log = read(tmp_path / "1.jsonl")
+    assert (log.columns.format, log.columns.group, log.columns.step) == ("verl", "input", "step")
+    assert_the_batch(log)
+
+
 def test_verl_nan_and_infinity(tmp_path: Path) -> None:
     """Python's json writes NaN and Infinity as bare words."""
     records = rows() + [{"step": 1, "uid": "d", "correctness": float("nan"), "format": float("inf")}] * 2
