@@ -10,6 +10,7 @@ import pandas as pd
 from figures.curves import ours as our_runs
 from figures.style import MODELS, in_order, look
 from harness.analysis.claims import Claims, load_claims
+from harness.analysis.crossings import crossings
 from harness.analysis.intervals import mean_over_seeds
 from harness.analysis.quantities import parse, values
 from harness.analysis.results import Results
@@ -22,6 +23,13 @@ POCKET_KL = (
     "GRPO at pocket scale: without the KL term in its reward it reaches the format as well; the term, and not the "
     "aggregation, holds it back (docs/pocket.md). `training.reward_kl_methods=none` runs it without."
 )
+
+
+def pocket_notes(results: Results, runs: pd.DataFrame) -> tuple[str, ...]:
+    """What to say about pocket ``runs``: the KL term, where a run of GRPO never learnt the format."""
+    grpo = runs[runs["method"] == "grpo"]
+    never = len(grpo) > 0 and crossings(results, grpo, "reward/format", 0.8)["at"].isna().any()
+    return (POCKET_KL,) if never else ()
 
 
 def method_label(name: str) -> str:

@@ -10,7 +10,7 @@ from figures.style import in_order
 from harness.analysis.crossings import learning_speed
 from harness.analysis.quantities import printed
 from harness.analysis.results import Results
-from paper_tables.cells import POCKET_KL, Cells, method_label, model_label
+from paper_tables.cells import Cells, method_label, model_label, pocket_notes
 from paper_tables.table import Cell, Column, Row, Table
 
 LEVEL = 0.8
@@ -43,7 +43,7 @@ def build(results: Results) -> Table:
         paper_item="learning speed",
         notes=(
             "Runs that never reach the level are censored, not left out. Restricted means share one horizon.",
-            *([POCKET_KL] if len(pocket) else []),
+            *pocket_notes(results, pocket),
         ),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from figures.style import in_order
 from harness.analysis.results import Results
-from paper_tables.cells import POCKET_KL, Cells, method_label, with_best
+from paper_tables.cells import Cells, method_label, pocket_notes, with_best
 from paper_tables.table import Cell, Column, Row, Table
 
 TASKS = (
@@ -44,7 +44,10 @@ def build(results: Results) -> Table:
         "of the last five steps.",
         columns=tuple(Column(key, label, "", decimals) for key, label, decimals in QUANTITIES),
         rows=tuple(rows),
-        notes=("These are not the paper's numbers: see docs/pocket.md.", POCKET_KL),
+        notes=(
+            "These are not the paper's numbers: see docs/pocket.md.",
+            *pocket_notes(results, cells.runs(task="tool_calling", scale="pocket", group_size=4)),
+        ),
     )
 
 

@@ -43,10 +43,17 @@ def _diagnosis(row: dict[str, Any]) -> Diagnosis:
         channel=str(row["channel"]),
         peak=f"{_number(row, 'peak'):.2f} at step {_number(row, 'peak_step'):.0f}",
         mean=f"{_number(row, 'density_mean'):.2f}",
-        weight=f"{_number(row, 'weight_mean'):.2f} (largest {_number(row, 'weight_max'):.2f})",
+        weight=_weight(row),
         capped="" if pd.isna(row["capped_share"]) else f"{_number(row, 'capped_share'):.0%}",
         words=_words(row),
     )
+
+
+def _weight(row: dict[str, Any]) -> str:
+    """Nothing where the method logged no weight."""
+    if pd.isna(row["weight_mean"]):
+        return ""
+    return f"{_number(row, 'weight_mean'):.2f} (largest {_number(row, 'weight_max'):.2f})"
 
 
 def _number(row: dict[str, Any], key: str) -> float:

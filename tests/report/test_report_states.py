@@ -111,6 +111,15 @@ def test_claims_about_a_method_that_was_never_run_say_so(page, odd):
     assert "not run: no value of dara_asym" in page.replace("&#39;", "'")
 
 
+def test_a_method_without_weights_has_none_in_its_diagnosis(page):
+    assert "nan" not in page.split('<section id="diagnosis">')[1].split("</section>")[0]
+
+
+def test_the_kl_note_stands_where_grpo_never_came(page, results):
+    assert "training.reward_kl_methods=none" in page
+    assert "training.reward_kl_methods=none" not in render(results)
+
+
 def test_figures_name_the_runs_that_are_not_finished(odd):
     words = json.loads((odd[0] / "figures" / "fig01_format_density.json").read_text())
     assert "not finished" in words["caption"]
