@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config import RunConfig
-from harness.engines.verl.estimators import SUMMED_REWARD_METHODS, estimator_name
+from harness.engines.verl.estimators import estimator_name
 from harness.engines.verl.options import Options, options_of
 from harness.errors import UserError, nearest
 from harness.store.evaluations import held_out_benchmark
@@ -369,10 +369,3 @@ def environment(config: RunConfig) -> dict[str, str]:
             "RAY_enable_worker_prestart": "0",
         }
     return {**values, "VERL_USE_EXTERNAL_MODULES": ",".join(modules)}
-
-
-def sees_reward_kl(config: RunConfig) -> bool:
-    """Whether the run's method gets the KL penalty in its reward."""
-    training = config.training
-    applied = training.reward_kl_methods == "summed" and training.reward_kl_coefficient != 0.0
-    return applied and config.method.name in SUMMED_REWARD_METHODS
