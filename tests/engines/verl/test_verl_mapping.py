@@ -11,6 +11,7 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from verl_cases import needs_verl, run_python
 
+from harness.aggregation.registry import method_parameters
 from harness.compose import CONF, Composer, register_methods
 from harness.config import RunConfig
 from harness.engines.verl import mapping
@@ -246,6 +247,7 @@ from pathlib import Path
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
+from harness.aggregation.registry import method_parameters
 from harness.compose import CONF, Composer, register_methods
 from harness.engines.verl import mapping
 from harness.engines.verl.arguments import command_line, compose
@@ -373,6 +375,8 @@ MODELS = {
     "qwen3-4b-thinking": "Qwen/Qwen3-4B-Thinking-2507",
 }
 
+WEIGHTS = "algorithm.method_parameters.weights"
+
 STUDIES = {
     "tool_calling_main": 60,
     "group_size": 48,
@@ -399,7 +403,9 @@ def expected_of(study: str, gpus: int, model: str, size: int, method: str) -> di
                 "trainer.v1.sampler.sampler_kwargs.max_batches": cap,
                 "trainer.total_training_steps": 170 if study == "maths_thresholds" else 100,
                 "algorithm.method_parameters.weights": (
-                    {"correctness": 1, "length": 5} if method.startswith("static") else None
+                    {"correctness": 1, "length": 5}
+                    if method.startswith("static")
+                    else method_parameters(method).get("weights", "absent")
                 ),
             }
         )
