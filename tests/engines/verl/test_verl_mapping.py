@@ -247,7 +247,6 @@ from pathlib import Path
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
-from harness.aggregation.registry import method_parameters
 from harness.compose import CONF, Composer, register_methods
 from harness.engines.verl import mapping
 from harness.engines.verl.arguments import command_line, compose
@@ -374,8 +373,6 @@ MODELS = {
     "qwen3-4b": "Qwen/Qwen3-4B-Instruct-2507",
     "qwen3-4b-thinking": "Qwen/Qwen3-4B-Thinking-2507",
 }
-
-WEIGHTS = "algorithm.method_parameters.weights"
 
 STUDIES = {
     "tool_calling_main": 60,
