@@ -28,7 +28,11 @@ def test_ray_over_two_nodes_and_nothing_of_it_left(shell: Shell) -> None:
     (run,) = shell.folders()
     assert (run / "ray.txt").read_text() == "2 nodes 4 GPUs"
     shell.wait(lambda: not shell.queue(), 90, "the job to end")
-    assert [pid for pid in os.listdir("/proc") if pid.isdigit() and _of_ray(pid, str(shell.runs))] == []
+    shell.wait(lambda: not _processes_of_ray(str(shell.runs)), 20, "Ray's agents, which see the end of their node")
+
+
+def _processes_of_ray(folder: str) -> list[str]:
+    return [pid for pid in os.listdir("/proc") if pid.isdigit() and _of_ray(pid, folder)]
 
 
 def _of_ray(pid: str, folder: str) -> bool:
