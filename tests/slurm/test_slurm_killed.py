@@ -105,9 +105,16 @@ def test_node_lost(shell: Shell) -> None:
         shell.wait(lambda: shell.cluster.node_state(node) in ("idle", "mixed"), 60, f"{node} to come back")
 
 
+def _wait_until_saved(shell: Shell) -> None:
+    """slurmctld writes its jobs to disk some seconds after a change; a job that it never wrote is lost with it."""
+    state = shell.cluster.folder / "state" / "job_state"
+    shell.wait(lambda: str(shell.folder).encode() in state.read_bytes(), 20, "slurmctld to write its jobs to disk")
+
+
 def test_slurmctld_killed_and_started_again(shell: Shell) -> None:
     shell.launch("method=gdpo", **LONG)
     run = shell.wait_for_step(2)
+    _wait_until_saved(shell)
     shell.cluster.kill_controller()
     try:
         (status,) = shell.status().values()
@@ -124,6 +131,7 @@ def test_slurmctld_killed_and_started_again(shell: Shell) -> None:
 def test_waiting_job_is_not_forgotten_while_slurmctld_is_away(shell: Shell) -> None:
     shell.launch("method=gdpo", launcher=("sbatch={begin: 'now+1hour'}",))
     assert shell.states() == ["queued"]
+    _wait_until_saved(shell)
     shell.cluster.kill_controller()
     try:
         (status,) = shell.status().values()
