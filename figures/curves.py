@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from figures.style import look
+from figures.looks import Look, look
 from harness.analysis.crossings import crossings
 from harness.analysis.intervals import curve_band
 from harness.analysis.results import Results
@@ -106,6 +106,13 @@ def draw_published(
             collector.add(panel, method, f"published {kind}", parts[kind] * scale)
 
 
+def mark(axis: Any, x: float, y: float, appearance: Look, *, filled: bool, **style: Any) -> None:
+    """The marker of a method at one point, open where it is not ``filled``."""
+    face = appearance.color if filled else "white"
+    kind = {"marker": appearance.marker, "markersize": 4, "color": appearance.color, "markerfacecolor": face}
+    axis.plot([x], [y], linestyle="none", **(kind | style))
+
+
 def mark_crossings(
     axis: Any, collector: Collector, panel: str, method: str, curves: Mapping[str, pd.Series], level: float
 ) -> None:
@@ -115,17 +122,8 @@ def mark_crossings(
         found = first_crossing(curve, level)
         reached = found.at is not None
         step = found.at if reached else found.last
-        axis.plot(
-            [step],
-            [level],
-            marker=appearance.marker,
-            markersize=4.5,
-            color=appearance.color,
-            markerfacecolor=appearance.color if reached else "white",
-            markeredgewidth=0.9,
-            linestyle="none",
-            clip_on=False,
-            zorder=5,
+        mark(
+            axis, step, level, appearance, filled=reached, markersize=4.5, markeredgewidth=0.9, clip_on=False, zorder=5
         )
         collector.add(panel, method, "crossing" if reached else "never", pd.Series([level], index=[step]), name)
 
@@ -169,17 +167,6 @@ def evaluation_curves(results: Results, runs: pd.DataFrame, benchmark: str, metr
         str(name): pd.Series(part["value"].to_numpy(float), index=part["step"].to_numpy(int)).sort_index()
         for name, part in rows.groupby("run_id", sort=True)
     }
-
-
-def ours(results: Results, **wanted: object) -> pd.DataFrame:
-    """Our runs that were started and match ``wanted``, of the setting with most runs: one base checkpoint, one
-    configuration but for method and seed, so that a panel never mixes settings."""
-    runs = results.runs(source="ours", **wanted)
-    runs = runs[~runs["state"].isin(["new", "queued"])]
-    if runs.empty:
-        return runs
-    largest = runs["setting_id"].value_counts().sort_index().idxmax()
-    return runs[runs["setting_id"] == largest].reset_index(drop=True)
 
 
 def count_note(runs: pd.DataFrame) -> str:

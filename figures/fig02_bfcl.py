@@ -5,8 +5,9 @@ from __future__ import annotations
 import matplotlib as mpl
 
 from figures import curves
+from figures.looks import in_order
 from figures.picture import Picture
-from figures.style import RC, close_gaps, in_order, leave_out, legend_below, new_figure
+from figures.style import RC, close_gaps, leave_out, legend_below, new_figure
 from harness.analysis.results import Results
 
 METHODS = ("grpo", "gdpo", "dvao", "gd2po_hard", "dara_sym", "dara_asym")
@@ -17,8 +18,8 @@ def build(results: Results) -> Picture:
     collector = curves.Collector()
     missing: list[str] = []
     drawn: set[str] = set()
-    paper = curves.ours(results, task="tool_calling", scale="paper", model="qwen2.5-1.5b", group_size=4)
-    pocket = curves.ours(results, task="tool_calling", scale="pocket", group_size=4)
+    paper = results.ours(task="tool_calling", scale="paper", model="qwen2.5-1.5b", group_size=4)
+    pocket = results.ours(task="tool_calling", scale="pocket", group_size=4)
     pocket = pocket[pocket["method"].isin(METHODS)]
     with mpl.rc_context(RC):
         figure, axes = new_figure(2, 2)

@@ -6,8 +6,9 @@ import matplotlib as mpl
 import pandas as pd
 
 from figures import curves
+from figures.looks import MODELS
 from figures.picture import Picture
-from figures.style import MODELS, RC, close_gaps, leave_out, new_figure
+from figures.style import RC, close_gaps, leave_out, new_figure
 from harness.analysis.density import energy_ratio, first_cap_step, metrics_table, weighted_energy_ratio
 from harness.analysis.results import Results
 
@@ -22,7 +23,7 @@ def build(results: Results) -> Picture:
     for model in ("r1-1.5b", "qwen3-4b", "r1-7b"):
         rows = results.runs(source="published", study="maths_energy", model=model)
         settings.append((f"{MODELS[model]}, published", rows, True))
-    pocket = curves.ours(results, task="maths", scale="pocket")
+    pocket = results.ours(task="maths", scale="pocket")
     settings.append(("pocket arithmetic, DARA-Asym", pocket[pocket["method"] == "dara_asym"].head(1), False))
     with mpl.rc_context(RC):
         figure, axes = new_figure(len(settings), 2, width=2.4, height=2.1)

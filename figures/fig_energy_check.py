@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from figures import curves
+from figures.looks import in_order, look
 from figures.picture import Picture
-from figures.style import RC, close_gaps, in_order, leave_out, legend_below, look, new_figure
+from figures.style import RC, close_gaps, leave_out, legend_below, new_figure
 from harness.analysis.density import metrics_table
 from harness.analysis.results import Results
 
@@ -18,7 +19,7 @@ def build(results: Results) -> Picture:
     missing: list[str] = []
     drawn: set[str] = set()
     settings = [
-        (f"{task.replace('_', ' ')}, {scale}", curves.ours(results, task=task, scale=scale))
+        (f"{task.replace('_', ' ')}, {scale}", results.ours(task=task, scale=scale))
         for scale in ("paper", "pocket")
         for task in ("tool_calling", "maths")
     ]

@@ -6,8 +6,9 @@ import matplotlib as mpl
 import pandas as pd
 
 from figures import curves
+from figures.looks import in_order, look
 from figures.picture import Picture
-from figures.style import RC, close_gaps, in_order, leave_out, legend_below, look, new_figure
+from figures.style import RC, close_gaps, leave_out, legend_below, new_figure
 from harness.analysis.crossings import crossings
 from harness.analysis.results import Results
 
@@ -25,8 +26,8 @@ def build(results: Results) -> Picture:
         figure, axes = new_figure(len(SIZES), 2, width=2.2, height=2.2)
         for column, size in enumerate(SIZES):
             axes[0][column].set_title(f"G = {size}")
-            paper = curves.ours(results, task="tool_calling", scale="paper", model="qwen2.5-1.5b", group_size=size)
-            pocket = curves.ours(results, task="tool_calling", scale="pocket", group_size=size)
+            paper = results.ours(task="tool_calling", scale="paper", model="qwen2.5-1.5b", group_size=size)
+            pocket = results.ours(task="tool_calling", scale="pocket", group_size=size)
             for row, (name, runs) in enumerate((("Qwen2.5-1.5B", paper), ("pocket", pocket))):
                 axis, panel = axes[row][column], f"{name}, G = {size}"
                 found = _published(axis, collector, panel, results, size) if row == 0 else set()

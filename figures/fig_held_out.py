@@ -5,8 +5,9 @@ from __future__ import annotations
 import matplotlib as mpl
 
 from figures import curves
+from figures.looks import in_order
 from figures.picture import Picture
-from figures.style import RC, close_gaps, in_order, leave_out, legend_below, new_figure
+from figures.style import RC, close_gaps, leave_out, legend_below, new_figure
 from harness.analysis.results import Results
 
 PERCENT = 100.0
@@ -20,8 +21,8 @@ def build(results: Results) -> Picture:
     drawn: set[str] = set()
     notes = []
     settings = [
-        ("DeepSeek-R1-7B, five benchmarks", curves.ours(results, task="maths", model="r1-7b"), "maths", PAPER),
-        ("pocket arithmetic", curves.ours(results, task="maths", scale="pocket"), "pocket", POCKET),
+        ("DeepSeek-R1-7B, five benchmarks", results.ours(task="maths", model="r1-7b"), "maths", PAPER),
+        ("pocket arithmetic", results.ours(task="maths", scale="pocket"), "pocket", POCKET),
     ]
     with mpl.rc_context(RC):
         figure, axes = new_figure(2, 2)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from figures.looks import MODELS
 from figures.picture import Picture
-from figures.style import MODELS
 from figures.training import Measure, Setting, Words, training_picture
 from harness.analysis.results import Results
 

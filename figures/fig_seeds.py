@@ -6,8 +6,9 @@ import matplotlib as mpl
 import pandas as pd
 
 from figures import curves
+from figures.looks import MODELS, in_order, look
 from figures.picture import Picture
-from figures.style import MODELS, RC, close_gaps, in_order, leave_out, look, new_figure
+from figures.style import RC, close_gaps, leave_out, new_figure
 from harness.analysis.quantities import values
 from harness.analysis.results import Results
 
@@ -19,7 +20,7 @@ MOST_SLANTED = 8
 def build(results: Results) -> Picture:
     collector = curves.Collector()
     missing: list[str] = []
-    pocket = curves.ours(results, task="tool_calling", scale="pocket", group_size=4)
+    pocket = results.ours(task="tool_calling", scale="pocket", group_size=4)
     settings = []
     for model in ("qwen2.5-1.5b", "qwen2.5-3b"):
         runs = results.runs(source="published", study="tool_calling_main", model=model)

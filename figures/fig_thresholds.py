@@ -6,8 +6,9 @@ import matplotlib as mpl
 import pandas as pd
 
 from figures import curves
+from figures.looks import MODELS, in_order, look
 from figures.picture import Picture
-from figures.style import MODELS, RC, close_gaps, in_order, leave_out, legend_below, look, new_figure
+from figures.style import RC, close_gaps, leave_out, legend_below, new_figure
 from harness.analysis.crossings import crossings
 from harness.analysis.results import Results
 
@@ -29,7 +30,7 @@ def build(results: Results) -> Picture:
             if "model" in wanted:
                 runs = results.runs(source="published", study="maths_thresholds", **wanted)
                 found |= _draw(axis, collector, title, results, runs, published=True)
-            mine = curves.ours(results, **{"scale": "paper", **wanted})
+            mine = results.ours(**{"scale": "paper", **wanted})
             found |= _draw(axis, collector, title, results, mine, published=False)
             drawn |= found
             notes.append(f"{title}: {curves.count_note(mine)}")
@@ -81,15 +82,7 @@ def _draw(
         style = curves.DASHES if published else "-"
         axis.plot(places, steps, color=appearance.color, linestyle=style, linewidth=1.2)  # type: ignore[attr-defined]
         for place, step, filled in zip(places, steps, reached, strict=True):
-            axis.plot(  # type: ignore[attr-defined]
-                [place],
-                [step],
-                marker=appearance.marker,
-                markersize=4,
-                color=appearance.color,
-                markerfacecolor=appearance.color if filled else "white",
-                linestyle="none",
-            )
+            curves.mark(axis, place, step, appearance, filled=bool(filled))
         series = "published" if published else "seed"
         collector.add(panel, str(method), series, pd.Series(steps.to_numpy(), index=list(known["level"])), str(run_id))
     return found

@@ -6,8 +6,9 @@ import matplotlib as mpl
 import pandas as pd
 
 from figures import curves
+from figures.looks import MODELS, in_order, look
 from figures.picture import Picture
-from figures.style import MODELS, RC, close_gaps, in_order, leave_out, look, new_figure
+from figures.style import RC, close_gaps, leave_out, new_figure
 from harness.analysis.crossings import as_crossings, crossings
 from harness.analysis.results import Results
 from harness.analysis.survival import survival
@@ -22,10 +23,10 @@ def build(results: Results) -> Picture:
     for model in ("qwen2.5-1.5b", "qwen2.5-3b"):
         runs = results.runs(source="published", study="tool_calling_main", model=model)
         settings.append((f"{MODELS[model]}, published", runs))
-        mine = curves.ours(results, task="tool_calling", scale="paper", model=model, group_size=4)
+        mine = results.ours(task="tool_calling", scale="paper", model=model, group_size=4)
         if len(mine):
             settings.append((f"{MODELS[model]}, ours", mine))
-    settings.append(("pocket, ours", curves.ours(results, task="tool_calling", scale="pocket", group_size=4)))
+    settings.append(("pocket, ours", results.ours(task="tool_calling", scale="pocket", group_size=4)))
     notes = []
     with mpl.rc_context(RC):
         rows = max(len(set(runs["method"])) for _, runs in settings)
@@ -68,15 +69,7 @@ def _draw(axis: object, collector: curves.Collector, panel: str, table: pd.DataF
             reached = not pd.isna(row.at)
             step = row.at if reached else row.last
             height = place + (number - (len(part) - 1) / 2) * min(0.16, 0.7 / max(len(part), 1))
-            axis.plot(  # type: ignore[attr-defined]
-                [step],
-                [height],
-                marker=appearance.marker,
-                markersize=4,
-                color=appearance.color,
-                markerfacecolor=appearance.color if reached else "white",
-                linestyle="none",
-            )
+            curves.mark(axis, step, height, appearance, filled=reached)
             if reached and step - row.after > 1:
                 axis.plot([row.after + 1, step], [height] * 2, color=appearance.color, linewidth=0.7)  # type: ignore[attr-defined]
             series = "crossing" if reached else "never"

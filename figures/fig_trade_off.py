@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from figures import curves
+from figures.looks import MODELS, in_order, look
 from figures.picture import Picture
-from figures.style import MODELS, RC, close_gaps, in_order, leave_out, legend_below, look, new_figure
+from figures.style import RC, close_gaps, leave_out, legend_below, new_figure
 from harness.analysis.quantities import values
 from harness.analysis.results import Results
 
@@ -25,7 +26,7 @@ def build(results: Results) -> Picture:
             title = MODELS[model]
             axis.set_title(title)
             published = results.runs(source="published", study="maths_main", model=model)
-            mine = curves.ours(results, task="maths", scale="paper", model=model)
+            mine = results.ours(task="maths", scale="paper", model=model)
             places = [_place(results, published, "published"), _place(results, mine, "ours")]
             points = pd.concat(places, ignore_index=True)
             if points.empty:

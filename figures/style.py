@@ -1,12 +1,13 @@
-"""One look for all figures: a colour, marker and label per method everywhere, readable without colour vision."""
+"""What all figures share: type, lines, sizes, panels without data, the legend."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final
 
 from matplotlib.figure import Figure
+
+from figures.looks import look
 
 RC: Final[Any] = {
     "font.family": "DejaVu Sans",
@@ -28,63 +29,12 @@ RC: Final[Any] = {
     "pdf.fonttype": 42,
     "path.simplify": False,
 }
-
-
-@dataclass(frozen=True)
-class Look:
-    label: str
-    color: str
-    marker: str
-
-
-METHODS: Final[dict[str, Look]] = {
-    "grpo": Look("GRPO", "#777777", "s"),
-    "gdpo": Look("GDPO", "#0072B2", "o"),
-    "dara_sym": Look("DARA-Sym", "#E69F00", "^"),
-    "dara_asym": Look("DARA-Asym", "#CC3311", "D"),
-    "static_sym": Look("Static-Sym", "#B8860B", "^"),
-    "static_asym": Look("Static-Asym", "#7A2A10", "D"),
-    "dvao": Look("DVAO", "#009E73", "v"),
-    "gd2po_hard": Look("GD\N{SUPERSCRIPT TWO}PO-Hard", "#AA4499", "P"),
-    "gd2po_snr": Look("GD\N{SUPERSCRIPT TWO}PO-SNR", "#882255", "X"),
-    "saw": Look("SAW", "#56B4E9", "<"),
-    "saw_grpo": Look("SAW-GRPO", "#88CCEE", ">"),
-    "sa_mrpo": Look("SA-MRPO", "#332288", "h"),
-    "rvpo": Look("RVPO", "#117733", "p"),
-    "mo_grpo": Look("MO-GRPO", "#999933", "*"),
-    "dr_grpo": Look("Dr. GRPO", "#444444", "d"),
-    "base": Look("base", "#000000", "_"),
-}
 LEGEND_HEIGHT: Final = 0.45
 LEGEND_ENTRY: Final = 1.25
 NARROWEST: Final = 4.2
 """Inches."""
 EMPTY: Final = "empty"
 NO_DATA: Final = "no data yet: see the caption"
-_OTHER: Final = ("#6699CC", "#994455", "#997700", "#EE99AA")
-
-MODELS: Final[dict[str, str]] = {
-    "qwen2.5-1.5b": "Qwen2.5-1.5B",
-    "qwen2.5-3b": "Qwen2.5-3B",
-    "r1-1.5b": "DeepSeek-R1-1.5B",
-    "r1-7b": "DeepSeek-R1-7B",
-    "qwen3-4b": "Qwen3-4B-Instruct",
-    "qwen3-4b-thinking": "Qwen3-4B-Thinking",
-    "pocket": "pocket",
-}
-
-
-def look(method: str) -> Look:
-    """The look of a method; one that is not known (a user's own) gets a colour that depends on its name alone."""
-    if method in METHODS:
-        return METHODS[method]
-    return Look(method, _OTHER[sum(method.encode()) % len(_OTHER)], "8")
-
-
-def in_order(methods: Any) -> list[str]:
-    """Known methods in the order of :data:`METHODS`, then the others by name."""
-    known = list(METHODS)
-    return sorted(set(methods), key=lambda name: (known.index(name) if name in known else len(known), name))
 
 
 def new_figure(columns: int, rows: int, *, width: float = 3.3, height: float = 2.4) -> tuple[Figure, Any]:

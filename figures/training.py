@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import matplotlib as mpl
 
 from figures import curves
+from figures.looks import in_order
 from figures.picture import Picture
-from figures.style import RC, close_gaps, in_order, leave_out, legend_below, new_figure
+from figures.style import RC, close_gaps, leave_out, legend_below, new_figure
 from harness.analysis.results import Results
 
 
@@ -61,7 +62,7 @@ def training_picture(
     with mpl.rc_context(RC):
         figure, axes = new_figure(len(settings), len(measures), width=width)
         for column, setting in enumerate(settings):
-            runs = curves.ours(results, **setting.ours)
+            runs = results.ours(**setting.ours)
             if methods is not None:
                 runs = runs[runs["method"].isin(methods)]
             counts.append(f"{setting.title}: {curves.count_note(runs)}")

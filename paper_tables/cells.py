@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from figures.curves import ours as our_runs
-from figures.style import MODELS, in_order, look
+from figures.looks import MODELS, in_order, look
 from harness.analysis.claims import Claims, load_claims
 from harness.analysis.crossings import crossings
 from harness.analysis.intervals import mean_over_seeds
@@ -50,15 +49,13 @@ class Cells:
     def published(self, run_id: str, quantity: str) -> float | None:
         """The number of a published summary or single run, None where it prints none."""
         wanted = parse(quantity)
-        rows = self.results.evals if wanted.kind == "evaluation" else self.results.metrics
-        rows = rows[rows["run_id"] == run_id]
-        if wanted.kind == "evaluation":
-            rows = rows[(rows["benchmark"] == wanted.benchmark) & (rows["metric"] == wanted.name)]
+        if wanted.kind != "evaluation":
+            curve = self.results.curve(run_id, quantity)
         else:
-            rows = rows[rows["metric"] == quantity]
-        if wanted.at is not None and wanted.kind == "evaluation":
-            rows = rows[rows["step"] == int(wanted.at)]
-        return None if rows.empty else float(rows["value"].iloc[-1])
+            curve = self.results.evaluation(run_id, wanted.benchmark, wanted.name)
+            if curve is not None and wanted.at is not None:
+                curve = curve[curve.index == int(wanted.at)]
+        return None if curve is None or curve.empty else float(curve.iloc[-1])
 
     @functools.cached_property
     def _printed(self) -> dict[tuple[str, str], PrintedValue]:
@@ -70,7 +67,7 @@ class Cells:
         return ("", "") if number is None else against_runs(self.results, self.claims, number, runs)
 
     def runs(self, **wanted: object) -> pd.DataFrame:
-        return our_runs(self.results, **wanted)
+        return self.results.ours(**wanted)
 
     def cell(self, runs: pd.DataFrame, quantity: str, *, printed: str | None = None, factor: float = PERCENT) -> Cell:
         """Mean over ``runs`` with its t interval, times ``factor``; ``printed``: the published summary's id."""

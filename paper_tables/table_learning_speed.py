@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from figures.style import in_order
+from figures.looks import in_order
 from harness.analysis.crossings import learning_speed
 from harness.analysis.quantities import printed
 from harness.analysis.results import Results

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from figures.style import in_order
+from figures.looks import in_order
 from harness.analysis.results import Results
 from paper_tables.cells import Cells, method_label, pocket_notes, with_best
 from paper_tables.table import Cell, Column, Row, Table

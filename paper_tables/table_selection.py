@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from figures.style import in_order
+from figures.looks import in_order
 from harness.analysis.results import Results
 from harness.analysis.selection import load_selection, summary
 from paper_tables.cells import PERCENT, Cells, method_label, model_label

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,16 @@ class Results:
             chosen = chosen[chosen[column].isin(values)]
         return chosen.reset_index(drop=True)
 
+    def ours(self, **wanted: Any) -> pd.DataFrame:
+        """Our runs that were started and match ``wanted`` (:meth:`runs`), of the setting with most runs: one base
+        checkpoint, one configuration but for method and seed, so that settings are never mixed."""
+        runs = self.runs(source="ours", **wanted)
+        runs = runs[~runs["state"].isin(["new", "queued"])]
+        if runs.empty:
+            return runs
+        largest = runs["setting_id"].value_counts().sort_index().idxmax()
+        return runs[runs["setting_id"] == largest].reset_index(drop=True)
+
     def restrict(self, runs: pd.DataFrame) -> Results:
         """The results of ``runs`` (rows of the index) alone."""
         names = set(runs["run_id"])
@@ -109,15 +119,16 @@ class Results:
 
     def metrics_of(self, run_id: str) -> dict[str, pd.Series]:
         """All curves of one run by metric."""
-        return {metric: self._curves[(run_id, metric)] for metric in self._metrics_of_run.get(run_id, ())}
+        found = {metric: self.curve(run_id, metric) for metric in self._metrics_of_run.get(run_id, ())}
+        return {metric: curve for metric, curve in found.items() if curve is not None}
 
     @functools.cached_property
-    def _curves(self) -> dict[Any, pd.Series]:
-        return _by_key(self.metrics, ["run_id", "metric"])
+    def _curves(self) -> _Curves:
+        return _Curves(self.metrics, ["run_id", "metric"])
 
     @functools.cached_property
-    def _evaluations(self) -> dict[Any, pd.Series]:
-        return _by_key(self.evals, ["run_id", "benchmark", "metric"])
+    def _evaluations(self) -> _Curves:
+        return _Curves(self.evals, ["run_id", "benchmark", "metric"])
 
     @functools.cached_property
     def _question_rows(self) -> dict[Any, Any]:
@@ -134,15 +145,27 @@ class Results:
         return sorted(self.metrics["metric"].dropna().unique())
 
 
-def _by_key(table: pd.DataFrame, keys: list[str]) -> dict[Any, pd.Series]:
-    """Rows of equal ``keys`` as a Series by step. Where one step is stated twice the last row counts."""
-    steps = table["step"].fillna(-1).to_numpy(int)
-    values = table["value"].to_numpy(float)
-    found = {}
-    for key, rows in table.groupby(keys, sort=False).indices.items():
-        curve = pd.Series(values[rows], index=steps[rows])
-        found[key] = curve[~curve.index.duplicated(keep="last")].sort_index()
-    return found
+class _Curves:
+    """Rows of equal keys as a Series by step, made when asked for. Where one step is stated twice the last row
+    counts; a missing step is -1."""
+
+    def __init__(self, table: pd.DataFrame, keys: list[str]) -> None:
+        self._steps = table["step"].fillna(-1).to_numpy(int)
+        self._values = table["value"].to_numpy(float)
+        self._rows = table.groupby(keys, sort=False).indices
+        self._made: dict[Any, pd.Series] = {}
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._rows)
+
+    def get(self, key: tuple[str, ...]) -> pd.Series | None:
+        if key not in self._made:
+            rows = self._rows.get(key)
+            if rows is None:
+                return None
+            curve = pd.Series(self._values[rows], index=self._steps[rows])
+            self._made[key] = curve[~curve.index.duplicated(keep="last")].sort_index()
+        return self._made[key]
 
 
 def load_results(folder: str | Path) -> Results:

@@ -69,6 +69,7 @@ def sample(results: Results, runs: pd.DataFrame, summaries: pd.DataFrame, quanti
 
 def matching(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     """Rows of the index that agree with every filter (a value or a list of values)."""
+    agrees = np.ones(len(frame), dtype=bool)
     for column, wanted in where.items():
-        frame = frame[frame[column].isin(wanted if isinstance(wanted, list) else [wanted])]
-    return frame
+        agrees &= frame[column].isin(wanted if isinstance(wanted, list) else [wanted]).to_numpy(bool)
+    return frame[agrees]

@@ -72,7 +72,8 @@ def printed_values(results: Results) -> Iterator[PrintedValue]:
 
 def against_runs(results: Results, claims: Claims, printed: PrintedValue, runs: pd.DataFrame) -> tuple[str, str]:
     """(verdict, reason) of some of our runs, all of one setting, against one printed number."""
-    row = _against_ours(results, claims, printed, runs, _record(results, printed))
+    theirs = runs if runs.empty else _record(results, printed)
+    row = _against_ours(results, claims, printed, runs, theirs)
     return str(row["verdict"]), str(row["reason"])
 
 

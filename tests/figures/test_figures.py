@@ -7,8 +7,9 @@ import hashlib
 import pytest
 
 from figures.__main__ import module, names, needs_results
+from figures.looks import METHODS, in_order, look
 from figures.picture import COLUMNS, write
-from figures.style import METHODS, NO_DATA, close_gaps, in_order, leave_out, legend_below, look, new_figure
+from figures.style import NO_DATA, close_gaps, leave_out, legend_below, new_figure
 from harness.aggregation import method_names
 from harness.analysis.collect import REFERENCE, collect
 
