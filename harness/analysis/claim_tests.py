@@ -25,11 +25,11 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
 from harness.analysis import effects
 from harness.analysis.claims import Claim
 from harness.analysis.compare import Comparison, compare
+from harness.analysis.distributions import t_probability, t_quantile
 from harness.analysis.intervals import Interval
 from harness.analysis.permutation import exchange_test, trend_test
 from harness.analysis.results import Results
@@ -294,7 +294,7 @@ def _near(item: Sample, stated: float, tolerance: float, alpha: float) -> str:
     """Two one-sided t tests; runs that never reached leave it open."""
     if item.n < 3 or len(item.censored) or item.values.std(ddof=1) == 0:
         return "insufficient"
-    half = float(special.stdtrit(item.n - 1, 1 - alpha)) * item.values.std(ddof=1) / math.sqrt(item.n)
+    half = t_quantile(item.n - 1, 1 - alpha) * item.values.std(ddof=1) / math.sqrt(item.n)
     low, high = item.values.mean() - half - stated, item.values.mean() + half - stated
     if -tolerance <= low and high <= tolerance:
         return "holds"
@@ -351,7 +351,7 @@ def _welch_of_drops(a: Sample, b: Sample, c: Sample, d: Sample) -> float:
     if total == 0:
         return math.nan
     df = total**2 / sum(part**2 / count for part, count in parts)
-    return float(special.stdtr(df, -gap / math.sqrt(total)))
+    return t_probability(df, -gap / math.sqrt(total))
 
 
 def _missing(samples: Mapping[str, Sample]) -> Outcome | None:

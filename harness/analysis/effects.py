@@ -6,8 +6,8 @@ import math
 from typing import Final
 
 import numpy as np
-from scipy import special
 
+from harness.analysis.distributions import t_quantile
 from harness.analysis.intervals import LEVEL, Interval
 
 POWER: Final = 0.8
@@ -26,7 +26,7 @@ def difference_of_means(first: np.ndarray, second: np.ndarray, *, level: float =
     if error == 0:
         return Interval(difference, math.nan, math.nan, n, level, "none", "no spread on either side")
     df = sum(parts) ** 2 / (parts[0] ** 2 / (len(first) - 1) + parts[1] ** 2 / (len(second) - 1))
-    half = float(special.stdtrit(df, (1 + level) / 2)) * error
+    half = t_quantile(df, (1 + level) / 2) * error
     return Interval(difference, difference - half, difference + half, n, level, f"Welch t, {df:.1f} df")
 
 
@@ -39,7 +39,7 @@ def paired_difference(differences: np.ndarray, *, level: float = LEVEL) -> Inter
     error = float(d.std(ddof=1)) / math.sqrt(len(d))
     if error == 0:
         return Interval(mean, math.nan, math.nan, len(d), level, "none", "all differences are equal")
-    half = float(special.stdtrit(len(d) - 1, (1 + level) / 2)) * error
+    half = t_quantile(len(d) - 1, (1 + level) / 2) * error
     return Interval(mean, mean - half, mean + half, len(d), level, f"paired t, {len(d) - 1} df")
 
 
@@ -70,7 +70,7 @@ def standardised_paired(differences: np.ndarray, *, level: float = LEVEL) -> Int
 def _from_noncentral(d: float, scale: float, df: int, n: int, level: float, method: str) -> Interval:
     t = d * scale
     bounds = [_noncentrality(t, df, (1 + level) / 2), _noncentrality(t, df, (1 - level) / 2)]
-    correction = math.exp(special.gammaln(df / 2) - special.gammaln((df - 1) / 2)) / math.sqrt(df / 2) if df > 1 else 1
+    correction = math.exp(math.lgamma(df / 2) - math.lgamma((df - 1) / 2)) / math.sqrt(df / 2) if df > 1 else 1
     low, high = (bound / scale * correction for bound in bounds)
     return Interval(d * correction, low, high, n, level, method)
 
@@ -118,7 +118,7 @@ def _power(effect: float, n: int, paired: bool, alpha: float) -> float:
 
     df = n - 1 if paired else 2 * n - 2
     delta = effect * math.sqrt(n if paired else n / 2)
-    critical = float(special.stdtrit(df, 1 - alpha / 2))
+    critical = t_quantile(df, 1 - alpha / 2)
     if delta > 30:  # the far tail of the noncentral t is not computable, nor needed
         return 1.0
     return float(stats.nct.sf(critical, df, delta) + stats.nct.cdf(-critical, df, delta))

@@ -18,8 +18,8 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
+from harness.analysis.distributions import normal_probability, normal_quantile, t_quantile
 from harness.analysis.seeding import generator_for
 
 LEVEL: Final = 0.95
@@ -71,7 +71,7 @@ def mean_over_seeds(values: np.ndarray | list[float], *, level: float = LEVEL) -
     mean = float(values.mean())
     if n < 3:
         return _points_only(mean, n, level, f"n = {n}: points only")
-    half = float(special.stdtrit(n - 1, (1 + level) / 2)) * float(values.std(ddof=1)) / math.sqrt(n)
+    half = t_quantile(n - 1, (1 + level) / 2) * float(values.std(ddof=1)) / math.sqrt(n)
     note = "all values are equal" if half == 0 else ""
     return Interval(mean, mean - half, mean + half, n, level, f"Student t, {n - 1} df", note)
 
@@ -193,11 +193,11 @@ def _bca_tails(values: np.ndarray, means: np.ndarray, mean: float, tails: np.nda
     below = (np.count_nonzero(means < mean) + np.count_nonzero(means == mean) / 2) / len(means)
     if not 0 < below < 1:
         return None, "all resamples lie on one side: BCa is not defined"
-    bias = special.ndtri(below)
+    bias = normal_quantile(below)
     centred = values - mean
     acceleration = (centred**3).sum() / (6 * (centred**2).sum() ** 1.5)
-    z = special.ndtri(tails)
-    return special.ndtr(bias + (bias + z) / (1 - acceleration * (bias + z))), ""
+    z = normal_quantile(tails)
+    return normal_probability(bias + (bias + z) / (1 - acceleration * (bias + z))), ""
 
 
 def paired_over_questions(
@@ -286,7 +286,8 @@ def _samples_of_runs(n: int, key: tuple[object, ...], resamples: int) -> tuple[n
         return picks, np.full(resamples, 1 / resamples)
     picks = np.array(list(itertools.combinations_with_replacement(range(n), n)))
     counts = np.array([np.bincount(row, minlength=n) for row in picks])
-    return picks, math.factorial(n) / special.factorial(counts).prod(axis=1) / n**n
+    factorials = np.array([math.factorial(count) for count in range(n + 1)], dtype=float)
+    return picks, math.factorial(n) / factorials[counts].prod(axis=1) / n**n
 
 
 def _weighted_quantiles(

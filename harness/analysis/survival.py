@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy import special
 
+from harness.analysis.distributions import normal_quantile, t_quantile
 from harness.analysis.intervals import LEVEL, Interval
 from harness.analysis.seeding import generator_for
 from harness.analysis.thresholds import Crossing
@@ -168,7 +168,7 @@ def _median(at: np.ndarray, survivors: np.ndarray) -> float:
 
 
 def _median_bounds(at: np.ndarray, survivors: np.ndarray, greenwood: np.ndarray, level: float) -> tuple[float, float]:
-    z = float(special.ndtri((1 + level) / 2))
+    z = float(normal_quantile((1 + level) / 2))
     inside, last_compatible = [], -1
     for index, (share, variance) in enumerate(zip(survivors, greenwood, strict=True)):
         if not 0 < share < 1 or not math.isfinite(variance):
@@ -199,7 +199,7 @@ def _restricted_mean(times: np.ndarray, events: np.ndarray, tau: float, level: f
     rest = areas[::-1].cumsum()[::-1][1:]  # area to the right of each event
     left = at_risk - died
     terms = np.where(left > 0, rest**2 * died / np.maximum(at_risk * left, 1), 0.0)
-    half = float(special.stdtrit(n - 1, (1 + level) / 2)) * math.sqrt(float(terms.sum()) * n / (n - 1))
+    half = t_quantile(n - 1, (1 + level) / 2) * math.sqrt(float(terms.sum()) * n / (n - 1))
     note = "censored before tau" if (times[~events] < tau).any() else ""
     return Interval(
         mean, mean - half, mean + half, n, level, f"restricted mean to {tau:g}, Greenwood, t with {n - 1} df", note
