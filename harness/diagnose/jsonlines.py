@@ -1,4 +1,4 @@
-"""JSONL, one response a line: split at line ends, parsed in several processes, only the wanted keys kept."""
+"""JSONL, one response a line: pieces of a file parsed in several processes, only the wanted keys kept."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import orjson
 from harness.diagnose import sources
 from harness.diagnose.cells import Notes, digests, is_label, reward_column, whole_column
 from harness.diagnose.columns import Columns
+from harness.diagnose.lines import line_blocks, read_ahead
 from harness.diagnose.rows import Chunk
 from harness.diagnose.sources import CutStream, Source
 from harness.errors import UserError
@@ -22,85 +23,104 @@ Task = tuple[Callable[..., Chunk], Any, Any, Any, Any]
 PIECE = 8 << 20
 """Bytes of a file that one task parses."""
 
+_NO_JSON: Any = object()
+
 
 def tasks(source: Source, columns: Columns) -> Iterator[Task]:
     """A file as calls, in its order, each of which parses a piece. Line numbers of a chunk begin at its piece."""
     if source.packed is None:
         size = source.path.stat().st_size
-        for start in range(0, size, PIECE):
-            yield _piece, source.name, (start, min(start + PIECE, size)), columns, start + PIECE >= size
+        with sources.open_bytes(source) as file:
+            for start in range(0, size, PIECE):
+                read_ahead(file, start, 2 * PIECE)
+                yield _piece, source.name, start, min(start + PIECE, size), columns
         return
     rest = bytearray()
-    cut = False
+    begins, cut = True, False
     with sources.open_bytes(source) as stream:
         try:
             for block in sources.blocks(source, stream, PIECE):
                 rest += block
                 if len(rest) >= PIECE and b"\n" in block:
                     whole, end, rest = rest.rpartition(b"\n")
-                    yield _parse, bytes(whole + end), columns, False, False
+                    yield _parse, bytes(whole + end), columns, begins, False
+                    begins = False
         except CutStream:
             cut = True
-    yield _parse, bytes(rest), columns, True, cut
+    yield _parse, bytes(rest), columns, begins, cut
 
 
-def _piece(name: str, span: tuple[int, int], columns: Columns, last: bool) -> Chunk:
-    """The lines that begin in bytes ``span`` of a file."""
-    start, end = span
-    with open(name, "rb") as file:
-        if start:
-            file.seek(start - 1)
-            file.readline()
-        if file.tell() >= end:
-            return _parse(b"", columns, last, False)
-        data = file.read(end - file.tell())
-        if not data.endswith(b"\n"):
-            data += file.readline()
-        last = not file.read(1)
-    return _parse(data, columns, last, False)
+def _piece(name: str, start: int, end: int, columns: Columns) -> Chunk:
+    """The lines that begin in bytes ``start`` to ``end`` of a file."""
+    cells = _Cells(columns, begins=start == 0)
+    with open(name, "rb", buffering=0) as file:
+        for buffer, first, stop in line_blocks(file, start, end):
+            cells.take(buffer, first, stop)
+    return cells.chunk()
 
 
-def _parse(data: bytes, columns: Columns, last: bool, cut: bool) -> Chunk:
-    notes = Notes()
-    lines = data.split(b"\n")
-    ended = lines[-1] == b""
-    if ended:
-        lines.pop()
-    optional = [name for name in (columns.step, columns.attempt, columns.length, columns.advantage) if name]
-    names = (columns.group, *columns.channels, *optional)
-    wanted = itemgetter(*names)
-    numbers: list[int] = []
-    cells: list[tuple[Any, ...]] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            record = orjson.loads(line)
-        except ValueError:
-            record = _again(line, number == 1)
-            if record is None:
-                if line.strip():
-                    unfinished = last and not ended and number == len(lines)
-                    notes.add("cut last line" if unfinished else "unreadable line", "", number)
-                continue
-        if type(record) is not dict:
-            notes.add("unreadable line", "", number)
-            continue
-        try:
-            row = wanted(record)
-        except KeyError:
-            row = tuple(map(record.get, names))
-        if type(row[0]) is float:
-            row = (_exact(line, columns.group), *row[1:])
-        if not is_label(row[0]):
-            notes.add("no group", columns.group, number)
-            continue
-        numbers.append(number)
-        cells.append(row)
+def _parse(data: bytes, columns: Columns, begins: bool, cut: bool) -> Chunk:
+    """The lines of ``data``. begins: a file begins here. cut: it ends here, but not of its own."""
+    cells = _Cells(columns, begins)
+    cells.take(data, 0, len(data))
     if cut:
-        notes.add("cut file", "", max(len(lines), 1))
-    labels, *values = map(list, zip(*cells, strict=True)) if cells else [[] for _ in names]
-    rewards, rest = values[: len(columns.channels)], values[len(columns.channels) :]
-    extras = dict(zip(optional, rest, strict=True))
-    return chunk_of(columns, labels, np.array(numbers, dtype=np.int64), rewards, extras, notes, len(lines))
+        cells.notes.add("cut file", "", max(cells.read, 1))
+    return cells.chunk()
+
+
+class _Cells:
+    """The wanted cells of some lines in a row. read: how many lines there were."""
+
+    def __init__(self, columns: Columns, begins: bool) -> None:
+        self.columns, self.begins = columns, begins
+        self.optional = [n for n in (columns.step, columns.attempt, columns.length, columns.advantage) if n]
+        self.names = (columns.group, *columns.channels, *self.optional)
+        self.notes = Notes()
+        self.read = 0
+        self._lines: list[int] = []
+        self._rows: list[tuple[Any, ...]] = []
+
+    def take(self, buffer: bytes | bytearray, first: int, stop: int) -> None:
+        """The lines in bytes ``first`` to ``stop``; only the file's last may lack its line end."""
+        wanted, loads, find = itemgetter(*self.names), orjson.loads, buffer.find
+        number = self.read
+        with memoryview(buffer) as view:
+            while first < stop:
+                number += 1
+                end = find(b"\n", first, stop)
+                line = view[first : end if end >= 0 else stop]
+                first = end + 1 if end >= 0 else stop
+                try:
+                    record = loads(line)
+                except ValueError:
+                    record = _again(bytes(line), self.begins and number == 1)
+                    if record is _NO_JSON:
+                        if bytes(line).strip():
+                            self.notes.add("unreadable line" if end >= 0 else "cut last line", "", number)
+                        continue
+                if type(record) is not dict:
+                    self.notes.add("unreadable line", "", number)
+                    continue
+                try:
+                    row = wanted(record)
+                except KeyError:
+                    row = tuple(map(record.get, self.names))
+                if type(row[0]) is not str and _has_float(row[0]):
+                    label = _exact(bytes(line), self.columns.group)
+                    row = (label, *row[1:])
+                if not is_label(row[0]):
+                    self.notes.add("no group", self.columns.group, number)
+                    continue
+                self._lines.append(number)
+                self._rows.append(row)
+        self.read = number
+
+    def chunk(self) -> Chunk:
+        labels, *values = map(list, zip(*self._rows, strict=True)) if self._rows else [[] for _ in self.names]
+        rewards, rest = values[: len(self.columns.channels)], values[len(self.columns.channels) :]
+        extras = dict(zip(self.optional, rest, strict=True))
+        lines = np.array(self._lines, dtype=np.int64)
+        return chunk_of(self.columns, labels, lines, rewards, extras, self.notes, self.read)
 
 
 def chunk_of(
@@ -138,16 +158,24 @@ def chunk_of(
 
 
 def _again(line: bytes, first: bool) -> Any:
-    """A line that holds NaN or Infinity, as Python writes them, or a byte order mark; None where it is no JSON."""
+    """A line that holds NaN or Infinity, as Python writes them, or a byte order mark; _NO_JSON where it is no JSON."""
     try:
         return json.loads(line.decode("utf-8-sig" if first else "utf-8", "surrogateescape"))
     except (ValueError, RecursionError):
-        return None
+        return _NO_JSON
+
+
+def _has_float(label: Any) -> bool:
+    if isinstance(label, dict):
+        return any(map(_has_float, label.values()))
+    return any(map(_has_float, label)) if isinstance(label, list) else isinstance(label, float)
 
 
 def _exact(line: bytes, group: str) -> Any:
-    """A label that looks like a float may be a whole number too long for the fast parser."""
-    return json.loads(line.decode("utf-8-sig", "surrogateescape")).get(group)
+    """The label of a line, in which what looks like a float may be a whole number too long for the fast parser. None
+    where the line is nested too deeply for the exact one."""
+    record = _again(line, True)
+    return record.get(group) if isinstance(record, dict) else None
 
 
 def sample(source: Source, count: int) -> list[dict[str, Any]]:

@@ -8,10 +8,11 @@ from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from harness.diagnose import csvfile, jsonlines, parquet
+from harness.diagnose import csvfile, jsonlines
 from harness.diagnose.cells import Notes
 from harness.diagnose.columns import Choice, Columns, find_columns
 from harness.diagnose.pool import WORKERS, pool_of
@@ -52,7 +53,7 @@ def read_log(paths: Sequence[Path], choice: Choice, duplicates: str = "auto") ->
     """Read all files. UserError: no file, no group column, no rewards, nothing left after what could not be read."""
     found = find_sources(paths)
     each = max(20, SAMPLE // len(found))
-    sample = [row for source in found for row in _SAMPLES[source.kind](source, each)]
+    sample = [row for source in found for row in _reader(source.kind).sample(source, each)]
     columns = find_columns(sample, choice, all(source.kind == "csv" for source in found))
     del sample
     from_name = columns.step is None and all(source.step is not None for source in found)
@@ -93,6 +94,14 @@ def read_log(paths: Sequence[Path], choice: Choice, duplicates: str = "auto") ->
     return Log(rows, columns, found, warnings, columns.step is not None or from_name, numbers)
 
 
+def _reader(kind: str) -> Any:
+    if kind == "parquet":
+        from harness.diagnose import parquet
+
+        return parquet
+    return csvfile if kind == "csv" else jsonlines
+
+
 def _chunks(found: Sequence[Source], columns: Columns) -> Iterator[tuple[int, Chunk, int]]:
     """(number of the file, chunk, bytes of the file that are done with it), files in order."""
     total = sum(source.path.stat().st_size for source in found if source.kind == "jsonl")
@@ -109,8 +118,7 @@ def _chunks(found: Sequence[Source], columns: Columns) -> Iterator[tuple[int, Ch
 
         for file, source in enumerate(found):
             if source.kind != "jsonl":
-                reader = csvfile.read if source.kind == "csv" else parquet.read
-                for chunk in reader(source, columns):
+                for chunk in _reader(source.kind).read(source, columns):
                     yield file, chunk, 0
                 continue
             for call in jsonlines.tasks(source, columns):
@@ -151,6 +159,3 @@ def _lengths(rows: Rows, columns: Columns) -> list[str]:
         return []
     rows.lengths = None
     return [f"column {columns.length} holds no token count in {int(wrong.sum()):,} places: lengths are not used"]
-
-
-_SAMPLES = {"jsonl": jsonlines.sample, "csv": csvfile.sample, "parquet": parquet.sample}
