@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.evaluation.options import parse
-from harness.evaluation.pipeline import evaluate
+from harness.evaluation.stages import evaluate
 from harness.evaluation.subject import subjects
 
 GROUPS = ("/live", "/non_live", "/multi_turn", "/average")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -75,3 +79,14 @@ def server(answer: Answer) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     finally:
         running.shutdown()
         running.server_close()
+
+
+def kill_command_after(count: int, bodies: list[dict[str, Any]], words: list[str]) -> None:
+    """``python -m harness WORDS``, killed with kill -9 as soon as the server has got ``count`` requests."""
+    command = [sys.executable, "-m", "harness", *words]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 240
+    while len(bodies) < count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation_server import server
+from evaluation_server import kill_command_after, server
 
 from harness.cli import main
 from harness.errors import UserError
@@ -47,13 +44,7 @@ def test_kill_minus_nine_in_a_conversation(tmp_path: Path) -> None:
     except UserError as error:
         pytest.skip(str(error))
     with server(answer) as (url, bodies):
-        command = [sys.executable, "-m", "harness", *words(url, tmp_path / "killed")]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 240
-        while len(bodies) < 14 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        kill_command_after(14, bodies, words(url, tmp_path / "killed"))
         before, kept = len(bodies), lines(tmp_path / "killed")
         assert 10 <= len(kept) <= before
         assert main(words(url, tmp_path / "killed")) == 0

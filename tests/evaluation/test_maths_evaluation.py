@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from evaluation_data import make_data
-from evaluation_server import CUT, completion, server
+from evaluation_server import CUT, completion, kill_command_after, server
 
 from harness.cli import main
 from harness.errors import UserError
@@ -163,13 +160,7 @@ def test_kill_minus_nine_and_resume(data: Path, tmp_path: Path) -> None:
         return right(number, body)
 
     with server(slow) as (url, bodies):
-        command = [sys.executable, "-m", "harness", *words(url, tmp_path, "samples=4", "concurrency=2")]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 240
-        while len(bodies) < 6 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        kill_command_after(6, bodies, words(url, tmp_path, "samples=4", "concurrency=2"))
         before = len(stored_lines(tmp_path)) - 1
         assert 0 < before < 24
         assert main(words(url, tmp_path, "samples=4", "concurrency=24")) == 0

@@ -2,76 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "store"))
+
+from store_configs import small_config
+
 from harness.cli import main
-from harness.compose import run_config_from_mapping
 from harness.engines.local.huggingface import save_policy
 from harness.engines.local.policy import load_policy
 from harness.pocket import pocket_task
 from harness.store import Run, RunStore
 
-MAPPING = {
-    "seed": 0,
-    "group_size": 4,
-    "method": {"name": "gdpo", "file": None},
-    "task": {
-        "name": "tool_calling",
-        "channels": {"correctness": {"low": -3.0, "high": 3.0}, "format": {"low": 0.0, "high": 1.0}},
-        "normalization": "token",
-    },
-    "data": {"name": "pocket_tool_calling", "source": "generated", "length_limit": None, "root": None},
-    "model": {"name": "pocket", "kind": "pocket", "path": None, "warm_start_seed": 0},
-    "policy_loss": {"name": "ppo", "clip_low": 0.2, "clip_high": 0.2, "ratio": "token", "reduction": "token_mean"},
-    "training": {
-        "steps": 3,
-        "responses_per_step": 16,
-        "updates_per_step": 1,
-        "learning_rate": 3e-4,
-        "weight_decay": 0.0,
-        "gradient_clip": 1.0,
-        "entropy_coefficient": 0.001,
-        "reward_kl_coefficient": 0.001,
-        "reward_kl_methods": "summed",
-        "loss_kl_coefficient": 0.0,
-        "loss_kl_type": "none",
-        "temperature": 1.0,
-        "top_p": 1.0,
-        "max_prompt_tokens": 64,
-        "max_response_tokens": 56,
-        "evaluate_every": 10,
-        "evaluation_prompts": 24,
-        "filter": "none",
-        "candidate_prompts": None,
-        "max_generation_batches": None,
-    },
-    "engine": {"name": "local", "device": "cpu", "nodes": 1, "gpus_per_node": 0, "options": {}},
-    "scale": "pocket",
-    "study": None,
-    "output": {
-        "runs": "runs",
-        "checkpoint_every": 10,
-        "keep_checkpoints": 1,
-        "rollouts_every": 0,
-        "wandb": {"mode": "disabled", "project": "dara", "entity": None},
-    },
-}
+CONFIG = small_config(steps=3)
+CONFIG = dataclasses.replace(CONFIG, training=dataclasses.replace(CONFIG.training, evaluation_prompts=24))
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """A run whose last checkpoint is the warm start (a cached one: building it takes a minute)."""
-    config = run_config_from_mapping(MAPPING)
-    task = pocket_task(config)
+    task = pocket_task(CONFIG)
     from harness.pocket.cache import cache_root
 
     if not (cache_root() / task.checkpoint_name).is_dir():
         pytest.skip("the pocket warm start is not built; any pocket training builds it")
-    made = RunStore(tmp_path / "runs").create(config)
+    made = RunStore(tmp_path / "runs").create(CONFIG)
     save_policy(load_policy(task.checkpoint), task.tokenizer, made.checkpoints / "huggingface")
     return made
 
@@ -97,9 +58,9 @@ def test_it_says_what_the_trainer_said_of_the_same_steps(run: Run, tmp_path: Pat
     the same figures to the last bit."""
     from harness.engines.local.trainer import train_on
 
-    training = MAPPING["training"] | {"steps": 2, "evaluate_every": 1, "learning_rate": 3e-3}
-    output = MAPPING["output"] | {"checkpoint_every": 1, "keep_checkpoints": 2}
-    config = run_config_from_mapping(MAPPING | {"training": training, "output": output})
+    training = dataclasses.replace(CONFIG.training, steps=2, evaluate_every=1, learning_rate=3e-3)
+    output = dataclasses.replace(CONFIG.output, checkpoint_every=1, keep_checkpoints=2)
+    config = dataclasses.replace(CONFIG, training=training, output=output)
     trained = RunStore(tmp_path / "trained").create(config)
     with trained.lock("test"):
         trained.begin_attempt({})
