@@ -115,3 +115,26 @@ def test_evaluations_of_runs_that_are_done_fail_are_shown_and_repeated(shell: Sh
     assert shell.sbatch_calls() == calls
     shell.launch(*wanted, "retry=true")
     assert shell.sbatch_calls() == calls + 1
+
+
+def test_collect_job_is_cancelled_with_the_last_run(shell: Shell) -> None:
+    wanted = ("method=gdpo,grpo", "evaluate_at=[0]", "training.evaluation_prompts=8")
+    settings: dict[str, Any] = {"steps": 100, "seconds": 0.5, "launcher": ("collect=true",)}
+    shell.launch(*wanted, **settings)
+    assert len(shell.queue()) == 5, "two trainings, two evaluations, the collect job"
+    shell.wait(lambda: shell.states() == ["running", "running"], 60, "both to run")
+    cancel = ("cancel", "--runs", str(shell.runs))
+    output = shell.harness(*cancel, "*-gdpo-*")
+    assert "2 jobs cancelled" in output
+    assert "collect" not in output
+    shell.wait(lambda: len(shell.queue()) == 3, 30, "the other run's jobs and the collect job to be left")
+    assert "no jobs to cancel" in shell.harness(*cancel, "*-gdpo-*")
+    output = shell.harness(*cancel, "*")
+    assert "3 jobs cancelled" in output
+    assert ": collect" in output
+    wait_empty(shell, 60)
+    assert shell.states() == ["interrupted", "interrupted"]
+    assert not (shell.folder / "results").exists()
+    assert shell.sbatch_calls() == 3
+    shell.launch(*wanted, **settings)
+    assert len(shell.queue()) == 5

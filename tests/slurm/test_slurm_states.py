@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "store"))
 from store_configs import small_config
 from test_slurm_options import options
 
+from harness.cli import main
 from harness.launch.selection import plan
 from harness.launch.slurm.launcher import _batches
 from harness.launch.slurm.options import read_options
@@ -186,3 +187,28 @@ def test_events_are_whole_lines(cluster: Cluster) -> None:
     cluster.submission.append(1, "started", node="n")
     (line,) = (cluster.submission.folder / "events" / "1.jsonl").read_text().splitlines()
     assert json.loads(line)["node"] == "n"
+
+
+def test_the_collect_job_is_cancelled_with_the_last_job_of_the_runs(cluster: Cluster) -> None:
+    collect = Submission.create(cluster.store.root, {0: Task("collect", "collect")}, settings={})
+    scripts = {"77|0": cluster.submission.folder, "77|1": cluster.submission.folder, "79|N/A": collect.folder}
+    lines = {
+        job: f"{job}|{job[:2]}|PENDING|None|||1:00|N/A|{folder}/.submission_file_x.sh"
+        for job, folder in scripts.items()
+    }
+    called = cluster.bin / "called"
+    (cluster.bin / "scancel").write_text(f'#!/bin/sh\necho "$*" > {called}\n')
+    (cluster.bin / "scancel").chmod(0o755)
+
+    def cancelled(pattern: str, *jobs: str) -> str:
+        cluster.say("squeue", "\n".join(lines[job] for job in jobs))
+        called.write_text("")
+        assert main(["cancel", pattern, "--runs", str(cluster.store.root)]) == 0
+        return called.read_text().strip()
+
+    one = cluster.runs[0].run_id
+    assert cancelled("*", "77|0", "77|1", "79|N/A") == "79 77_0 77_1"
+    assert cancelled(one, "77|0", "77|1", "79|N/A") == "77_0"
+    assert cancelled(one, "77|0", "79|N/A") == "79 77_0"
+    assert cancelled(one, "79|N/A") == ""
+    assert cancelled("*", "79|N/A") == "79"

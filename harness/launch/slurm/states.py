@@ -89,6 +89,15 @@ def placed_by_kind(root: Path) -> dict[Kind, dict[str, Placed]]:
     return {kind: _placed(root, queue, kind) for kind in get_args(Kind)}
 
 
+def live_places(root: Path) -> list[Placed]:
+    """Every job that waits or runs for the store at ``root``, also where a task has several; in the queue's order.
+
+    Raises :class:`~harness.launch.slurm.queue.NoAnswerError`.
+    """
+    by_name = {submission.name: submission for submission in submissions(root)}
+    return [place for job in read_queue(_owners(root)) if job.live and (place := _place_of(job, by_name)) is not None]
+
+
 def evaluation_states(runs: Sequence[Run]) -> dict[tuple[str, str], EvaluationQueueState]:
     """For each submitted evaluation of ``runs``: what became of its job, where that says more than the store."""
     result: dict[tuple[str, str], EvaluationQueueState] = {}
@@ -151,18 +160,23 @@ def _placed(root: Path, queue: Sequence[QueuedJob], kind: Kind) -> dict[str, Pla
     for job_name, (submission, index) in last_task_of(found, kind).items():
         result[job_name] = Placed(submission, index, None)
     for job in queue:
-        place = by_name.get(job.script.parent.name)
-        if place is None:
+        place = _place_of(job, by_name)
+        if place is None or place.task.kind != kind:
             continue
-        index = next(iter(place.tasks)) if job.index is None else job.index
-        task = place.tasks.get(index)
-        if task is None or task.kind != kind:
-            continue
-        known = result[task.job_name]
-        same = known.submission.folder == place.folder
+        known = result[place.task.job_name]
+        same = known.submission.folder == place.submission.folder
         if job.live or (same and known.job is None):
-            result[task.job_name] = Placed(place, index, job)
+            result[place.task.job_name] = place
     return result
+
+
+def _place_of(job: QueuedJob, by_name: Mapping[str, Submission]) -> Placed | None:
+    """The task behind a job in the queue; None: it is no job of these submissions."""
+    submission = by_name.get(job.script.parent.name)
+    if submission is None:
+        return None
+    index = next(iter(submission.tasks)) if job.index is None else job.index
+    return Placed(submission, index, job) if index in submission.tasks else None
 
 
 def queue_states(runs: Sequence[Run]) -> dict[str, QueueState]:
