@@ -19,16 +19,27 @@ from numpy.typing import NDArray
 from harness import aggregation
 from harness.aggregation.parameters import step_parameters
 from harness.engines.reward_kl import SUMMED_REWARD_METHODS as SUMMED_REWARD_METHODS
+from harness.errors import UserError
 
-RESERVED = ("grpo", "gdpo")
+RESERVED = (
+    *("gae", "gdpo", "gpg", "grpo", "grpo_passk", "grpo_vectorized", "opo", "optimal_token_baseline"),
+    *("reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax", "rloo", "rloo_vectorized"),
+    "tir_optimal_token_baseline",
+)
 """Names that verl itself gives an estimator; ours carry a prefix there."""
 
 PREFIX = "harness_"
 
 
 def estimator_name(method: str) -> str:
-    """``algorithm.adv_estimator`` for ``method``: its own name, or ``harness_grpo`` and ``harness_gdpo``."""
+    """``algorithm.adv_estimator`` for ``method``: its own name, or ``harness_NAME`` where verl has one of that name."""
     return PREFIX + method if method in RESERVED else method
+
+
+def method_of(estimator: str) -> str:
+    """The method behind a name that :func:`estimator_name` gave."""
+    name = estimator.removeprefix(PREFIX)
+    return name if name in RESERVED else estimator
 
 
 @dataclass
@@ -94,6 +105,35 @@ def make_estimator(method: str) -> Callable[..., tuple[torch.Tensor, torch.Tenso
 
     estimator.__name__ = estimator.__qualname__ = f"{estimator_name(method)}_advantage"
     return estimator
+
+
+def is_ours(estimator: Any) -> bool:
+    """Whether one of verl's registered estimators was made here."""
+    return getattr(estimator, "__module__", "") == __name__
+
+
+def register_method(method: str) -> None:
+    """Give verl the estimator of a method, by :func:`estimator_name`. RuntimeError where another one has that name."""
+    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est
+
+    name = estimator_name(method)
+    if name not in ADV_ESTIMATOR_REGISTRY:
+        register_adv_est(name)(make_estimator(method))
+    elif not is_ours(ADV_ESTIMATOR_REGISTRY[name]):
+        raise RuntimeError(f"method {method}: this verl has an advantage estimator of that name; rename the method")
+
+
+def register_own_method(algorithm: Any) -> None:
+    """The estimator of a method in a file of the user's. UserError where its name means one of verl's."""
+    if not algorithm.get("method_file", None):
+        return
+    name = str(algorithm.adv_estimator)
+    if name in RESERVED:
+        raise UserError(
+            f"algorithm.adv_estimator={name} is verl's own; for {name} of algorithm.method_file write "
+            f"algorithm.adv_estimator={estimator_name(name)}"
+        )
+    register_method(method_of(name))
 
 
 def _advantages(

@@ -25,7 +25,7 @@ import verl  # noqa: F401  (first, so that verl's own modules are complete)
 
 from harness import aggregation
 from harness.engines.verl import compatibility
-from harness.engines.verl.estimators import estimator_name, make_estimator
+from harness.engines.verl.estimators import estimator_name, register_method
 
 ALGORITHMS = "verl.trainer.ppo.core_algos"
 TRAINER = "verl.trainer.ppo.v1.trainer_sync"
@@ -43,14 +43,6 @@ def ensure_registered(method: str | None = None) -> None:
 
     if method is not None and estimator_name(method) not in ADV_ESTIMATOR_REGISTRY:
         raise RuntimeError(f"verl has no estimator for method {method!r}; registered: {sorted(ADV_ESTIMATOR_REGISTRY)}")
-
-
-def register_method(name: str) -> None:
-    """Add the estimator of one more method (one that lives in a file of the user's)."""
-    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est
-
-    if estimator_name(name) not in ADV_ESTIMATOR_REGISTRY:
-        register_adv_est(estimator_name(name))(make_estimator(name))
 
 
 def _register_estimators() -> None:

@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness.config import RunConfig
@@ -93,15 +94,8 @@ def _gpus(config: RunConfig, parameters: int | None) -> list[Finding]:
             Finding("problem", "GPUs", "nvidia-smi is not there, no NVIDIA GPU seen", "start on a GPU node, or set "
                     "engine.device=cpu with the pocket model")
         ]  # fmt: skip
-    try:
-        answer = subprocess.run(
-            [tool, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            timeout=GPU_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+    answer = _answer([tool, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"], GPU_SECONDS)
+    if answer is None:
         text = f"nvidia-smi did not answer within {GPU_SECONDS} s"
         return [Finding("problem", "GPUs", text, "the driver hangs: take another node, have this one rebooted")]
     gpus = [line.rsplit(",", 1) for line in answer.stdout.splitlines() if line.count(",")]
@@ -201,17 +195,13 @@ def probe(config: RunConfig) -> list[Finding]:
     """What only a process with verl in it can tell: :mod:`harness.engines.verl.probe`."""
     from harness.compose import run_config_to_mapping
 
-    try:
-        answer = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "harness.engines.verl.probe"],
-            input=json.dumps(run_config_to_mapping(config)),
-            env={**os.environ, **mapping.environment(config)},
-            capture_output=True,
-            text=True,
-            timeout=PROBE_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+    answer = _answer(
+        [sys.executable, "-W", "ignore", "-m", "harness.engines.verl.probe"],
+        PROBE_SECONDS,
+        given=json.dumps(run_config_to_mapping(config)),
+        environment=mapping.environment(config),
+    )
+    if answer is None:
         text = f"verl was not imported within {PROBE_SECONDS} s"
         return [Finding("problem", "verl", text, "try again on an idle machine; check the file system of the packages")]
     lines = [line for line in answer.stdout.splitlines() if line.startswith(_PROBE)]
@@ -219,3 +209,21 @@ def probe(config: RunConfig) -> list[Finding]:
         last = (answer.stderr.strip().splitlines() or ["no output"])[-1]
         return [Finding("problem", "verl", f"verl cannot be used: {last}", "reinstall: pip install -e '.[verl]'")]
     return [Finding(**item) for item in json.loads(lines[-1].removeprefix(_PROBE))]
+
+
+def _answer(
+    command: list[str], seconds: float, *, given: str | None = None, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str] | None:
+    """What a program says to ``given``, with ``environment`` added to ours; None where that takes over ``seconds``."""
+    try:
+        return subprocess.run(
+            command,
+            input=given,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None

@@ -28,10 +28,11 @@ def main() -> int:
 
 def _registration(config: RunConfig) -> Finding:
     from harness.engines.verl import plugin
+    from harness.engines.verl.estimators import register_method
 
     try:
         if config.method.file is not None:
-            plugin.register_method(config.method.name)
+            register_method(config.method.name)
         plugin.ensure_registered(config.method.name)
     except RuntimeError as error:
         return Finding("problem", "plug-in", str(error), "install the verl that is named")

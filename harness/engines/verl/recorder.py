@@ -146,7 +146,7 @@ class Recorder:
         the method reads it what the KL term added to the summed reward (``reward_kl``)."""
         import transfer_queue as tq
 
-        from harness.engines.verl.trainer import reward_infos
+        from harness.engines.verl.fields import reward_infos
 
         rows = [row for row, tag in enumerate(batch.tags) if not tag.get("is_padding", False)]
         rows.sort(key=lambda row: _place(batch.keys[row]))

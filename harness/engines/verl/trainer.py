@@ -12,17 +12,15 @@ also handed to the run store (:mod:`harness.engines.verl.recorder`).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
-import transfer_queue as tq
 from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 from verl.trainer.ppo.v1 import trainer_base
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from harness.engines.verl.estimators import ChannelBatch, channels_of_batch
+from harness.engines.verl.estimators import ChannelBatch, channels_of_batch, is_ours, register_own_method
+from harness.engines.verl.fields import reference_kl, reward_infos
 from harness.engines.verl.metrics import aggregation_metrics, response_metrics
 from harness.engines.verl.recorder import Recorder
 from harness.engines.verl.sampler import GroupSampler
@@ -41,14 +39,10 @@ class MultiRewardTrainer(PPOTrainerSync):
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        if config.algorithm.get("method_file", None):
-            from harness.engines.verl import plugin
-
-            plugin.register_method(str(config.algorithm.adv_estimator))
+        register_own_method(config.algorithm)
         self._batch: Any = None
         self._penalties: dict[str, float] = {}
-        estimator = ADV_ESTIMATOR_REGISTRY.get(str(config.algorithm.adv_estimator))
-        self.ours = getattr(estimator, "__module__", "") == "harness.engines.verl.estimators"
+        self.ours = is_ours(ADV_ESTIMATOR_REGISTRY.get(str(config.algorithm.adv_estimator)))
         self.recorder = Recorder.of(config)
         self._candidates: int | None = None
         if isinstance(self.replay_buffer, GroupSampler):
@@ -148,33 +142,11 @@ class MultiRewardTrainer(PPOTrainerSync):
             self.recorder.end_of_step(self, self._batch, self._penalties)
 
 
-def reward_infos(batch: Any) -> list[Mapping[str, Any]]:
-    """What the reward function returned for each row of the batch beside its score; {} where there is nothing."""
-    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
-    infos = []
-    for item in list(data["extra_fields"]):
-        fields = getattr(item, "data", item)
-        infos.append(fields.get("reward_extra_info", {}) if isinstance(fields, Mapping) else {})
-    return infos
-
-
 def penalties(batch: Any, channels: ChannelBatch) -> dict[str, float]:
     """What the KL term added to the reward, by response; empty where the method does not see it."""
     if channels.penalty is None or channels.rows is None:
         return {}
     return {batch.keys[row]: float(value) for row, value in zip(channels.rows, channels.penalty, strict=True)}
-
-
-def reference_kl(batch: Any, padding: np.ndarray) -> float:
-    """Mean over valid response tokens of log pi - log pi_ref, at the tokens that were sampled."""
-    keys = [key for key, padded in zip(batch.keys, padding.tolist(), strict=True) if not padded]
-    fields = ["old_log_probs", "ref_log_prob", "response_mask"]
-    data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
-    total = tokens = 0.0
-    for policy, reference, mask in zip(*(data[field].unbind() for field in fields), strict=True):
-        total += float(((policy - reference) * mask).sum(dtype=torch.float64))
-        tokens += float(mask.sum())
-    return total / tokens if tokens else 0.0
 
 
 def _session(key: str) -> tuple[str, int]:

@@ -1,0 +1,32 @@
+"""What the rows of a batch of verl's hold, read from its transfer queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import transfer_queue as tq
+
+
+def reward_infos(batch: Any) -> list[Mapping[str, Any]]:
+    """What the reward function returned for each row of the batch beside its score; {} where there is nothing."""
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+    infos = []
+    for item in list(data["extra_fields"]):
+        fields = getattr(item, "data", item)
+        infos.append(fields.get("reward_extra_info", {}) if isinstance(fields, Mapping) else {})
+    return infos
+
+
+def reference_kl(batch: Any, padding: np.ndarray) -> float:
+    """Mean over valid response tokens of log pi - log pi_ref, at the tokens that were sampled."""
+    keys = [key for key, padded in zip(batch.keys, padding.tolist(), strict=True) if not padded]
+    fields = ["old_log_probs", "ref_log_prob", "response_mask"]
+    data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)
+    total = tokens = 0.0
+    for policy, reference, mask in zip(*(data[field].unbind() for field in fields), strict=True):
+        total += float(((policy - reference) * mask).sum(dtype=torch.float64))
+        tokens += float(mask.sum())
+    return total / tokens if tokens else 0.0
