@@ -24,6 +24,9 @@ FAILED, FULL, STOPPED = 1, 74, 75
 
 AGAIN = "start the run again (retry=true), it continues from its last checkpoint"
 DISK_FULL = f"the disk is full; free space (checkpoints and exports of other runs), then {AGAIN}"
+NO_GCS = "Failed to connect to GCS"
+"""What Ray writes when its control process is gone. Inside a call it raises; otherwise it ends the process at once."""
+RAY_ENDED = f"Ray ended; {AGAIN}"
 
 WATCH_SECONDS = 1.0
 LAST_RESORT_SECONDS = 15.0
@@ -68,8 +71,8 @@ def explain(chain: list[BaseException]) -> str:
         return (
             "Ray did not start in time, the machine is busy; start the run again (retry=true) when less else is running"
         )
-    if "Failed to connect to GCS" in text or any(type(item).__name__ in _RAY_GONE for item in chain):
-        return f"Ray ended; {AGAIN} ({_line(inner, SHORT)})"
+    if NO_GCS in text or any(type(item).__name__ in _RAY_GONE for item in chain):
+        return f"{RAY_ENDED} ({_line(inner, SHORT)})"
     if any(type(item).__name__ in _DEAD for item in chain):
         return f"a worker process died, killed or out of host memory; {AGAIN} ({_line(inner, SHORT)})"
     return _line(inner)

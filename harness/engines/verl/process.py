@@ -170,6 +170,8 @@ class _Child:
         cause = child.DISK_FULL if code == child.FULL else child.read_error(self.error)
         if cause is not None and FAILED_GROUP in cause:
             cause += _group_error(self.log)
+        if cause is None and child.NO_GCS in _text(self.log):
+            cause = child.RAY_ENDED
         if cause is None:
             cause = f"verl's process was killed by signal {-code}" if code < 0 else f"verl ended with exit code {code}"
             cause += f"; was it killed for memory? {child.AGAIN.capitalize()}"
@@ -214,9 +216,13 @@ _COLOUR = re.compile(r"\x1b\[\d*m")
 
 def _group_error(log: Path) -> str:
     """What the first failed group raised, from the log: verl passes on only that it failed."""
-    try:
-        text = _COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        return ""
+    text = _COLOUR.sub("", _text(log))
     found = _RAISED.findall(text.partition(FAILED_GROUP)[2].partition(FAILED_GROUP)[0])
     return f". The first of them: {found[-1][:500]}" if found else ""
+
+
+def _text(log: Path) -> str:
+    try:
+        return log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -208,6 +208,14 @@ def test_what_a_group_raised_is_taken_from_the_log(config, run):
         ended._judge(1)
 
 
+def test_a_driver_that_ray_ended_is_told_from_a_killed_one_by_the_log(config, run):
+    ended = process._Child(config, run, 1, process._Steps(run))
+    ended.folder.mkdir()
+    ended.log.write_text("E rpc_client.h:204: Failed to connect to GCS within 60 seconds. GCS may have been killed.\n")
+    with pytest.raises(process.TrainingFailedError, match="^Ray ended; start the run again"):
+        ended._judge(1)
+
+
 def test_what_outlives_the_child_in_its_session_is_ended(monkeypatch):
     monkeypatch.setattr(process, "REST_SECONDS", 0.5)
     # The child ends at once; a grandchild that ignores SIGTERM stays.
