@@ -7,13 +7,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-from verl_cases import ROOT, SMALL, log_of, needs_verl, only_run, processes_of, run_plain, train
 from verl_cases import SECONDS as LIMIT
+from verl_cases import log_of, needs_verl, only_run, processes_of, run_plain, start, train, wait_for
 
 from harness.store import Run
 
@@ -29,23 +27,6 @@ def failed(run: Run, message: str) -> None:
     assert re.search(message, status.reason), (status.reason, log_of(run))
     assert "\n" not in status.reason
     assert "Traceback" not in status.reason
-
-
-def start(folder: Path, *overrides: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "harness/run.py", "-m", f"output.runs={folder}", *SMALL, *overrides],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def wait_for(condition, seconds: float, process: subprocess.Popen[bytes]) -> None:
-    limit = time.monotonic() + seconds
-    while not condition() and process.poll() is None and time.monotonic() < limit:
-        time.sleep(0.1)
-    assert condition()
 
 
 @pytest.mark.parametrize(
@@ -123,7 +104,7 @@ def test_prompts_without_any_informative_group_end_the_run_at_the_cap(tmp_path):
     ],
 )
 def test_a_killed_process_of_rays_fails_the_run_and_its_step_stays(tmp_path, victim, message):
-    process = start(tmp_path, "training.steps=40", "method=gdpo")
+    process = start(tmp_path, "training.steps=400", "method=gdpo")
     try:
         wait_for(lambda: list(tmp_path.glob(f"*/{FIRST_CHECKPOINT}")), LIMIT, process)
         run = only_run(tmp_path)
@@ -139,10 +120,7 @@ def test_a_killed_process_of_rays_fails_the_run_and_its_step_stays(tmp_path, vic
     assert run.metrics.rows()[0]["step"] == 1
     assert (run.rollouts / "1.jsonl").exists()
     assert (run.path / FIRST_CHECKPOINT).exists()
-    limit = time.monotonic() + 30
-    while processes_of(run) and time.monotonic() < limit:
-        time.sleep(0.5)
-    assert not processes_of(run), "something of the run is left"
+    wait_for(lambda: not processes_of(run), 30)
 
 
 @pytest.fixture
@@ -177,3 +155,12 @@ def test_an_unknown_estimator_stops_a_plain_users_run_before_its_workers_start(t
     text = result.stdout + result.stderr
     assert "algorithm.adv_estimator=dara_asim is unknown: did you mean 'dara_asym'?" in text
     assert "WorkerDict" not in text
+
+
+@pytest.mark.slow
+def test_a_channel_typo_stops_a_plain_users_run_at_the_first_step(tmp_path):
+    result = run_plain(tmp_path, "[correctness,fromat]")
+    assert result.returncode != 0
+    text = result.stdout + result.stderr
+    assert "no channel 'fromat' for 32 of 32 responses; keys found: correctness, format, score" in text
+    assert "density/format:" not in result.stdout

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,25 @@ def train(folder: Path, *overrides: str, **environment: str) -> subprocess.Compl
     )
 
 
+def start(folder: Path, *overrides: str) -> subprocess.Popen[bytes]:
+    """As :func:`train`, in the background."""
+    return subprocess.Popen(
+        [sys.executable, "harness/run.py", "-m", f"output.runs={folder}", *SMALL, *overrides],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def wait_for(condition: Callable[[], Any], seconds: float, process: subprocess.Popen[bytes] | None = None) -> None:
+    """Until the condition holds; fails after ``seconds``, and when ``process`` has ended before."""
+    limit = time.monotonic() + seconds
+    while not condition() and (process is None or process.poll() is None) and time.monotonic() < limit:
+        time.sleep(0.1)
+    assert condition()
+
+
 def only_run(folder: Path) -> Run:
     (run,) = RunStore(folder).runs()
     return run
@@ -105,28 +126,23 @@ def processes_of(run: Run) -> list[tuple[int, str]]:
 
 
 def run_plain(folder: Path, keys: str, estimator: str = "dara_asym") -> subprocess.CompletedProcess[str]:
-    """A user's own command: no harness run, no store."""
-    plain = Path(__file__).parent / "plain"
-    made = run_python(["-W", "ignore", str(plain / "make_toy.py"), str(folder)], timeout=120)
+    """A user's own command, as docs/verl.md has it: no harness run, no store."""
+    made = run_python(["-W", "ignore", "examples/verl/make_toy.py", str(folder)], timeout=120)
     assert made.returncode == 0, made.stderr
     return run_python(
         [
             "-m",
             "verl.trainer.main_ppo",
+            "--config-dir=examples/verl",
+            "--config-name=cpu",
             f"algorithm.adv_estimator={estimator}",
             f"+algorithm.reward_keys={keys}",
-            f"reward.custom_reward_function.path={plain / 'reward.py'}",
-            f"data.train_files={folder / 'train.parquet'}",
-            f"data.val_files={folder / 'val.parquet'}",
-            f"actor_rollout_ref.model.path={folder / 'model'}",
-            f"actor_rollout_ref.model.tokenizer_path={folder / 'tokenizer'}",
+            f"toy={folder}",
             f"hydra.run.dir={folder / 'hydra'}",
-            *(plain / "arguments.txt").read_text().splitlines(),
         ],
         timeout=SECONDS,
         VERL_PLATFORM="cpu",
         VERL_ENGINE_DEVICE="cuda",
         VERL_USE_EXTERNAL_MODULES="harness.engines.verl.cpu_platform",
-        RAY_USAGE_STATS_ENABLED="0",
         OMP_NUM_THREADS="1",
     )

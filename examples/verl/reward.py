@@ -1,4 +1,4 @@
-"""A reward function of a user's of verl, with two channels."""
+"""A reward function for verl with two channels: ``score`` is what verl wants, the estimators read the others."""
 
 
 def compute_score(data_source, solution_str, ground_truth, extra_info=None, **kwargs):

@@ -1,4 +1,4 @@
-"""A Qwen2 model of random weights, a byte tokenizer and a data set of sums, for a user of verl: make_toy.py FOLDER."""
+"""A Qwen2 model of random weights, a byte tokenizer and a data set of sums: ``python make_toy.py FOLDER``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_model(folder: Path) -> None:
     tokenizer.decoder = decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
     fast.chat_template = TEMPLATE
-    fast.save_pretrained(folder.parent / "tokenizer")  # without config.json beside it: see docs/deviations.md
+    fast.save_pretrained(folder.parent / "tokenizer")  # without config.json beside it: docs/deviations.md
     torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=len(words),
