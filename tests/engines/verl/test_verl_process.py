@@ -212,7 +212,7 @@ def test_a_driver_that_ray_ended_is_told_from_a_killed_one_by_the_log(config, ru
     ended = process._Child(config, run, 1, process._Steps(run))
     ended.folder.mkdir()
     ended.log.write_text("E rpc_client.h:204: Failed to connect to GCS within 60 seconds. GCS may have been killed.\n")
-    with pytest.raises(process.TrainingFailedError, match="^Ray ended; start the run again"):
+    with pytest.raises(process.TrainingFailedError, match=r"^Ray ended; start the run again"):
         ended._judge(1)
 
 
