@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from harness.analysis.quantities import parse
 from harness.analysis.results import FILTERS
+from harness.analysis.yaml_file import read_yaml
 from harness.errors import UserError, nearest
 
 SCHEMA: Final = 1
@@ -75,12 +74,7 @@ class Claims:
 def load_claims(path: str | Path) -> Claims:
     """Raises :class:`UserError` naming file, claim and key for anything that is not understood."""
     path = Path(path)
-    try:
-        content = yaml.safe_load(path.read_text("utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); give --claims FILE") from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: no valid YAML ({' '.join(str(error).split())})") from error
+    content = read_yaml(path, "give --claims FILE")
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise UserError(f"{path}: must begin with schema: {SCHEMA}")
     alpha, tolerances = content.get("alpha"), content.get("tolerances") or {}

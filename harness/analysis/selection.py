@@ -13,12 +13,12 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from harness.analysis.frames import grouped, records
 from harness.analysis.intervals import mean_over_seeds
 from harness.analysis.quantities import Quantity, values
 from harness.analysis.results import Results
+from harness.analysis.yaml_file import read_yaml
 from harness.errors import UserError
 
 SCHEMA: Final = 1
@@ -39,12 +39,7 @@ class Selection:
 def load_selection(path: str | Path) -> Selection:
     """Raises :class:`UserError` for a file that is missing or malformed, a run named twice, or an empty reason."""
     path = Path(path)
-    try:
-        content = yaml.safe_load(path.read_text("utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); give a file with schema and left_out") from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: no valid YAML ({' '.join(str(error).split())})") from error
+    content = read_yaml(path, "give a file with schema and left_out")
     if not isinstance(content, dict) or content.get("schema") != SCHEMA or set(content) != {"schema", "left_out"}:
         raise UserError(f"{path}: must have the keys schema: {SCHEMA} and left_out, a list of run and reason")
     left_out: dict[str, str] = {}

@@ -18,15 +18,14 @@ from harness.report.diagnosis import diagnoses
 from harness.report.documents import document
 from harness.report.matrix import study_states
 from harness.report.summary import summary
-
-DASH = "\N{EN DASH}"
+from paper_tables.table import shown
 
 
 def render(results: Path) -> str:
     """The page as one HTML text. Raises :class:`~harness.errors.UserError` when results/ has not been collected."""
     collected = load_results(results)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["number"] = _number
+    environment.filters["number"] = shown
     environment.filters["interval"] = _interval
     environment.filters["prose"] = _prose
     environment.globals["provenance"] = _provenance
@@ -77,19 +76,10 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _number(value: Any, decimals: int) -> str:
-    if value is None:
-        return DASH
-    if isinstance(value, str):
-        return value
-    text = f"{value:,.{decimals}f}"
-    return text.removeprefix("-") if not text.strip("-0.") else text
-
-
 def _interval(cell: dict[str, Any], decimals: int) -> str:
     if cell["low"] is None or cell["high"] is None:
         return ""
-    return f"[{_number(cell['low'], decimals)}, {_number(cell['high'], decimals)}]"
+    return f"[{shown(cell['low'], decimals)}, {shown(cell['high'], decimals)}]"
 
 
 def _provenance(cell: dict[str, Any], column: dict[str, Any], row: dict[str, Any]) -> str:
@@ -97,11 +87,11 @@ def _provenance(cell: dict[str, Any], column: dict[str, Any], row: dict[str, Any
     lines = [f"{row['section']}: {row['label']}, {column['label']}".lstrip(": ")]
     decimals = column["decimals"]
     if cell["value"] is not None:
-        lines.append(f"ours {_number(cell['value'], decimals)} {_interval(cell, decimals)}".strip())
+        lines.append(f"ours {shown(cell['value'], decimals)} {_interval(cell, decimals)}".strip())
     elif cell["why"]:
         lines.append(f"ours: {cell['why']}")
     if cell["published"] is not None:
-        lines.append(f"published {_number(cell['published'], decimals)}")
+        lines.append(f"published {shown(cell['published'], decimals)}")
     if cell["difference"] is not None:
         lines.append(f"difference {cell['difference']:+.{decimals}f}")
     if cell["verdict"]:
