@@ -53,8 +53,14 @@ class PrintedValue:
 
 def value_verdicts(results: Results, claims: Claims) -> pd.DataFrame:
     """One row for each printed evaluation and view: published (all runs), published, selected, paper (ours)."""
-    rows = [row for printed in printed_values(results) for row in _judge(results, claims, printed)]
+    ours = started(results.index[(results.index["source"] == "ours") & (results.index["scale"] == "paper")])
+    theirs = published_runs(results)
+    rows = [row for printed in printed_values(results) for row in _judge(results, claims, printed, ours, theirs)]
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def published_runs(results: Results) -> pd.DataFrame:
+    return results.index[(results.index["source"] == "published") & (results.index["kind"] == "run")]
 
 
 def printed_values(results: Results) -> Iterator[PrintedValue]:
@@ -72,26 +78,27 @@ def printed_values(results: Results) -> Iterator[PrintedValue]:
 
 def against_runs(results: Results, claims: Claims, printed: PrintedValue, runs: pd.DataFrame) -> tuple[str, str]:
     """(verdict, reason) of some of our runs, all of one setting, against one printed number."""
-    theirs = runs if runs.empty else _record(results, printed)
+    theirs = runs if runs.empty else _record(published_runs(results), printed)
     row = _against_ours(results, claims, printed, runs, theirs)
     return str(row["verdict"]), str(row["reason"])
 
 
-def _record(results: Results, printed: PrintedValue) -> pd.DataFrame:
-    """The published runs that a printed number sums up."""
-    runs = results.index[(results.index["source"] == "published") & (results.index["kind"] == "run")]
+def _record(runs: pd.DataFrame, printed: PrintedValue) -> pd.DataFrame:
+    """Those of the published ``runs`` that a printed number sums up."""
     studies = [printed.study] if "@100" in printed.quantity else [printed.study, "tool_calling_reruns"]
     theirs = matching(runs, {**printed.where(), "study": studies})
     return theirs[theirs["run_id"] != printed.run_id]
 
 
-def _judge(results: Results, claims: Claims, printed: PrintedValue) -> Iterator[dict[str, object]]:
-    theirs = _record(results, printed)
+def _judge(
+    results: Results, claims: Claims, printed: PrintedValue, ours: pd.DataFrame, theirs: pd.DataFrame
+) -> Iterator[dict[str, object]]:
+    """``ours``, ``theirs``: all runs of ours at the paper's scale, all published ones."""
+    theirs = _record(theirs, printed)
     left_out = theirs["published_exclusion"].notna()
     yield _against_record(results, printed, theirs, "published")
     if left_out.any():
         yield _against_record(results, printed, theirs[~left_out], "published, selected")
-    ours = started(results.index[(results.index["source"] == "ours") & (results.index["scale"] == "paper")])
     ours = matching(ours, printed.where())
     settings = [part for _, part in grouped(ours, "setting_id", sort=True)] if len(ours) else [ours]
     for part in settings:
