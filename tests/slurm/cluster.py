@@ -19,9 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from slurm_processes import alive, end, environment_of, name_of, parent_of, pids, wait
 
 NEEDED = ("slurmctld", "slurmd", "munged", "sbatch")
 NEEDED_FOR_ACCOUNTING = ("slurmdbd", "mariadbd")
@@ -78,18 +80,18 @@ class Cluster:
         for name in self.names():
             self.start_node(name)
         for name in self.names():
-            _wait(30, lambda name=name: self.node_state(name) in ("idle", "mixed", "allocated"), f"{name} to be idle")
+            wait(30, lambda name=name: self.node_state(name) in ("idle", "mixed", "allocated"), f"{name} to be idle")
 
     def stop(self, *, wipe: bool = False) -> None:
         """Cancel every job, then stop what :meth:`start` started. Never by name."""
-        if _alive(self._pid_file("slurmctld")):
+        if alive(self._pid_file("slurmctld")):
             self._cancel_all()
         for name in self.names():
-            _end(self._pid_file(name))
+            end(self._pid_file(name))
         for name in ("slurmctld", "slurmdbd"):
-            _end(self._pid_file(name))
-        _end(self.folder / "mysqlrun" / "mariadbd.pid")
-        _end(self.folder / "munge" / "run" / "munged.pid")
+            end(self._pid_file(name))
+        end(self.folder / "mysqlrun" / "mariadbd.pid")
+        end(self.folder / "munge" / "run" / "munged.pid")
         if wipe:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -103,28 +105,28 @@ class Cluster:
         return done.stdout
 
     def start_controller(self) -> None:
-        if not _alive(self._pid_file("slurmctld")):
+        if not alive(self._pid_file("slurmctld")):
             self._daemon("slurmctld", "-i")
-        _wait(30, lambda: self._succeeds("scontrol", "ping") and "UP" in self.run("scontrol", "ping"), "slurmctld")
+        wait(30, lambda: self._succeeds("scontrol", "ping") and "UP" in self.run("scontrol", "ping"), "slurmctld")
 
     def kill_controller(self) -> None:
-        _end(self._pid_file("slurmctld"), signal.SIGKILL)
+        end(self._pid_file("slurmctld"), signal.SIGKILL)
 
     def start_node(self, name: str) -> None:
-        if not _alive(self._pid_file(name)):
+        if not alive(self._pid_file(name)):
             self._daemon("slurmd", "-N", name)
 
     def kill_node(self, name: str) -> None:
         """Only the daemon: its jobs go on."""
-        _end(self._pid_file(name), signal.SIGKILL)
+        end(self._pid_file(name), signal.SIGKILL)
 
     def lose_node(self, name: str) -> None:
         """As if the machine lost power: the daemon, its job steps and all their processes end at once."""
         self.kill_node(name)
         marks = (f"SLURMD_NODENAME={name}\0", f"SLURM_CONF={self.conf}\0")
-        lost = {pid for pid in _pids() if all(mark in _process_environment(pid) for mark in marks)}
-        daemons = {_parent(pid) for pid in lost}
-        for pid in [*(pid for pid in daemons if _name(pid) == "slurmstepd"), *lost]:
+        lost = {pid for pid in pids() if all(mark in environment_of(pid) for mark in marks)}
+        daemons = {parent_of(pid) for pid in lost}
+        for pid in [*(pid for pid in daemons if name_of(pid) == "slurmstepd"), *lost]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -153,7 +155,7 @@ class Cluster:
             jobs = sorted(set(self.run("squeue", "-h", "-o", "%A").split()))
             if jobs:
                 self.run("scancel", *jobs)
-                _wait(20, lambda: not self.run("squeue", "-h").strip(), "jobs to end", required=False)
+                wait(20, lambda: not self.run("squeue", "-h").strip(), "jobs to end", required=False)
 
     def _folders(self) -> None:
         for name in ("etc", "run", "log", "state", "dev", "munge", *(f"spool-{node}" for node in self.names())):
@@ -178,13 +180,13 @@ class Cluster:
 
     def _start_munge(self) -> None:
         munge = self.folder / "munge"
-        if _alive(munge / "run" / "munged.pid"):
+        if alive(munge / "run" / "munged.pid"):
             return
         command = ["setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--force"]
         command += [f"--key-file={munge}/etc/munge.key", f"--socket={munge}/run/munge.socket"]
         command += [f"--pid-file={munge}/run/munged.pid", f"--log-file={munge}/log/munged.log"]
         self._daemon(*command, f"--seed-file={munge}/lib/munged.seed")
-        _wait(10, (munge / "run" / "munge.socket").exists, "munged")
+        wait(10, (munge / "run" / "munge.socket").exists, "munged")
 
     def _write_conf(self) -> None:
         host, folder = socket.gethostname().split(".")[0], self.folder
@@ -271,7 +273,7 @@ class Cluster:
         if not (folder / "mysql" / "mysql").exists():
             self._daemon("mysql_install_db", "--user=mysql", f"--datadir={folder}/mysql", "--skip-test-db")
         client = ["mariadb", "--no-defaults", "-uroot", "-S", f"{folder}/mysqlrun/s.sock", "-e"]
-        if not _alive(folder / "mysqlrun" / "mariadbd.pid"):
+        if not alive(folder / "mysqlrun" / "mariadbd.pid"):
             with open(folder / "log" / "mariadb.log", "ab") as log:
                 subprocess.Popen(
                     [
@@ -286,7 +288,7 @@ class Cluster:
                     stderr=log,
                     start_new_session=True,
                 )
-        _wait(60, lambda: self._succeeds(*client, "select 1"), "mariadbd")
+        wait(60, lambda: self._succeeds(*client, "select 1"), "mariadbd")
         self.run(
             *client,
             f"create database if not exists {_DATABASE};"
@@ -311,76 +313,9 @@ class Cluster:
         conf = folder / "etc" / "slurmdbd.conf"
         conf.write_text("\n".join(content) + "\n", encoding="utf-8")
         conf.chmod(0o600)
-        if not _alive(self._pid_file("slurmdbd")):
+        if not alive(self._pid_file("slurmdbd")):
             self._daemon("slurmdbd", MYSQL_UNIX_PORT=f"{folder}/mysqlrun/s.sock")
-        _wait(60, lambda: self._succeeds("sacctmgr", "-n", "show", "cluster"), "slurmdbd")
-
-
-def _alive(pid_file: Path) -> bool:
-    pid = _pid(pid_file)
-    return pid is not None and _exists(pid)
-
-
-def _pid(pid_file: Path) -> int | None:
-    try:
-        return int(pid_file.read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def _exists(pid: int) -> bool:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return False
-    return fields[0] not in ("Z", "X")
-
-
-def _end(pid_file: Path, number: int = signal.SIGTERM) -> None:
-    pid = _pid(pid_file)
-    if pid is None or not _exists(pid):
-        return
-    os.kill(pid, number)
-    if not _wait(15, lambda: not _exists(pid), "", required=False):
-        os.kill(pid, signal.SIGKILL)
-        _wait(5, lambda: not _exists(pid), f"process {pid} to end")
-    pid_file.unlink(missing_ok=True)
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def _process_environment(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/environ").read_text(errors="replace")
-    except OSError:
-        return ""
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def _wait(seconds: float, condition: Callable[[], bool], what: str, *, required: bool = True) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    if required:
-        raise TimeoutError(f"waited {seconds:g} s for {what}")
-    return False
+        wait(60, lambda: self._succeeds("sacctmgr", "-n", "show", "cluster"), "slurmdbd")
 
 
 def main() -> int:

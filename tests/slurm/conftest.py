@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from slurm_shell import Shell, start_cluster
+from slurm_shell import Shell, start_cluster, user_of
 
 
 @pytest.fixture(scope="session")
@@ -23,9 +23,5 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture
 def shell(cluster: Any, tmp_path: Path) -> Iterator[Shell]:
-    user = Shell(cluster, tmp_path)
-    yield user
-    jobs = user.queue()
-    if jobs:
-        cluster.run("scancel", *jobs)
-        user.wait(lambda: not user.queue(), 30, "jobs to end")
+    with user_of(cluster, tmp_path) as user:
+        yield user

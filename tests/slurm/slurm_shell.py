@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -65,6 +65,17 @@ def start_cluster(**settings: Any) -> Any:
         cluster.stop()
         raise
     return cluster
+
+
+@contextlib.contextmanager
+def user_of(cluster: Any, folder: Path) -> Iterator[Shell]:
+    """A user at a login node of ``cluster``, whose jobs are cancelled when the test is over."""
+    user = Shell(cluster, folder)
+    yield user
+    jobs = user.queue()
+    if jobs:
+        cluster.run("scancel", *jobs)
+        user.wait(lambda: not user.queue(), 30, "jobs to end")
 
 
 class Shell:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from slurm_shell import Shell, check_run, start_cluster
+from slurm_shell import Shell, check_run, start_cluster, user_of
 
 pytestmark = pytest.mark.slurm
 
@@ -23,12 +23,8 @@ def accounting() -> Iterator[Any]:
 
 @pytest.fixture
 def shell(accounting: Any, tmp_path: Path) -> Iterator[Shell]:
-    user = Shell(accounting, tmp_path)
-    yield user
-    jobs = user.queue()
-    if jobs:
-        accounting.run("scancel", *jobs)
-        user.wait(lambda: not user.queue(), 30, "jobs to end")
+    with user_of(accounting, tmp_path) as user:
+        yield user
 
 
 def wait_until_forgotten(shell: Shell) -> None:

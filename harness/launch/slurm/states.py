@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -101,20 +101,30 @@ def live_places(root: Path) -> list[Placed]:
 def evaluation_states(runs: Sequence[Run]) -> dict[tuple[str, str], EvaluationQueueState]:
     """For each submitted evaluation of ``runs``: what became of its job, where that says more than the store."""
     result: dict[tuple[str, str], EvaluationQueueState] = {}
-    for root in {run.path.parent for run in runs}:
-        if (root / FOLDER / "submissions").is_dir():
-            members = {run.run_id: run for run in runs if run.path.parent == root}
-            result.update(_evaluation_states(root.absolute(), members))
+    for root, members in _by_store(runs):
+        result.update(_evaluation_states(root.absolute(), {run.run_id: run for run in members}))
     return result
 
 
-def _evaluation_states(root: Path, runs: Mapping[str, Run]) -> dict[tuple[str, str], EvaluationQueueState]:
+def _by_store(runs: Sequence[Run]) -> Iterator[tuple[Path, list[Run]]]:
+    """The runs of each store from which something was submitted."""
+    for root in {run.path.parent for run in runs}:
+        if (root / FOLDER / "submissions").is_dir():
+            yield root, [run for run in runs if run.path.parent == root]
+
+
+def _asked_queue(root: Path) -> tuple[list[QueuedJob], str]:
+    """The queue, and why SLURM did not tell it (then it is empty); "" where it did."""
+    if not available():
+        return [], "squeue is not installed here"
     try:
-        if not available():
-            raise NoAnswerError("squeue is not installed here")
-        queue, silence = read_queue(_owners(root)), ""
+        return read_queue(_owners(root)), ""
     except NoAnswerError as error:
-        queue, silence = [], str(error)
+        return [], str(error)
+
+
+def _evaluation_states(root: Path, runs: Mapping[str, Run]) -> dict[tuple[str, str], EvaluationQueueState]:
+    queue, silence = _asked_queue(root)
     places = [place for place in _placed(root, queue, "evaluate").values() if place.task.run_id in runs]
     gone = [place.job_id for place in places if not place.live and place.job_id is not None]
     accounts = ended_jobs(gone) if gone and not silence else {}
@@ -182,21 +192,13 @@ def _place_of(job: QueuedJob, by_name: Mapping[str, Submission]) -> Placed | Non
 def queue_states(runs: Sequence[Run]) -> dict[str, QueueState]:
     """For each submitted run of ``runs`` that is not done: what became of its job. One squeue call for all of them."""
     result: dict[str, QueueState] = {}
-    roots = {run.path.parent for run in runs}
-    for root in roots:
-        if (root / FOLDER / "submissions").is_dir():
-            members = [run for run in runs if run.path.parent == root]
-            result.update(_states(root, members))
+    for root, members in _by_store(runs):
+        result.update(_states(root, members))
     return result
 
 
 def _states(root: Path, runs: Sequence[Run]) -> dict[str, QueueState]:
-    try:
-        if not available():
-            raise NoAnswerError("squeue is not installed here")
-        queue, silence = read_queue(_owners(root)), ""
-    except NoAnswerError as error:
-        queue, silence = [], str(error)
+    queue, silence = _asked_queue(root)
     places = _placed(root.absolute(), queue, "train")
     known = {run.run_id: places[run.run_id] for run in runs if run.run_id in places}
     gone = [place.job_id for place in known.values() if not place.live and place.job_id is not None]
