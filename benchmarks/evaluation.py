@@ -64,8 +64,8 @@ def maths() -> None:
     from harness.evaluation.maths import SAMPLING
     from harness.evaluation.options import parse
     from harness.evaluation.outputs import Writer
-    from harness.evaluation.pipeline import evaluate
     from harness.evaluation.sampling import Generation
+    from harness.evaluation.stages import evaluate
     from harness.evaluation.subject import subjects
 
     count = 312  # 5 benchmarks x 312 questions x 16 samples = 24,960
