@@ -7,7 +7,16 @@ import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
 
-WORKERS = min(os.cpu_count() or 1, 4)
+MOST = 8
+"""More processes than this would wait for the disk."""
+
+
+def _processors() -> int:
+    """Those that this process may use, which on a shared machine are fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+WORKERS = min(_processors(), MOST)
 
 
 def pool_of(workers: int) -> ProcessPoolExecutor:
