@@ -40,6 +40,7 @@ def test_ground_truth_is_right_and_nothing_is_wrong(category: str, worker: BfclW
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("worker", ["namespaces"], indirect=True)
 def test_every_ground_truth(worker: BfclWorker) -> None:
     for category, count in CASES.items():
         verdicts = [worker.judge(case, truth.decoded())[0] for case, truth in worker.truth(category).items()]
@@ -78,6 +79,7 @@ def test_hostile_calls_are_contained(name: str, worker: BfclWorker, tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("worker", ["namespaces"], indirect=True)
 def test_an_endless_loop_is_ended_and_reported(worker: BfclWorker) -> None:
     case, truth = next(iter(worker.truth("multi_turn_base").items()))
     call = "next(item for item in iter(int, 1) if item)"
