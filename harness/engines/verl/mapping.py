@@ -364,6 +364,7 @@ def environment(config: RunConfig) -> dict[str, str]:
             "VERL_PLATFORM": "cpu",
             "VERL_ENGINE_DEVICE": "cuda",
             "OMP_NUM_THREADS": "1",
+            "TQ_NUM_THREADS": "1",  # more than there are processors is a line in the log for each of its calls
             # No idle workers in advance: one for each logical CPU is what starting up would mostly be about.
             "RAY_prestart_worker_first_driver": "0",
             "RAY_enable_worker_prestart": "0",
