@@ -156,7 +156,16 @@ class GroupSampler(ReplayBuffer):
         )
 
     def _take(self, partition_id: str, uids: list[str]) -> Any:
-        return self._materialize_batch(partition_id, uids, dict(self.partitions[partition_id]))
+        """The batch in the order of its prompts. The queue's order is that in which responses were finished: cut into
+        mini-batches it would put short responses first and long ones last, and tear groups apart."""
+        place = {uid: number for number, uid in enumerate(uids)}
+
+        def order(key: str) -> tuple[int, list[int]]:
+            uid, *numbers = key.split("_")
+            return place.get(uid, -1), [int(number) for number in numbers]
+
+        tags = self.partitions[partition_id]
+        return self._materialize_batch(partition_id, uids, {key: tags[key] for key in sorted(tags, key=order)})
 
 
 @dataclass(frozen=True)

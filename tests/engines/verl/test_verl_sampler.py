@@ -31,7 +31,7 @@ class Queue:
 
     def add(self, uid: str, rewards: list[tuple[float, float]], status: str = "finished") -> None:
         self.tags[uid] = {"is_prompt": True, "status": status, "global_steps": 1}
-        for session, (correctness, form) in enumerate(rewards):
+        for session, (correctness, form) in reversed(list(enumerate(rewards))):  # the last one is finished first
             key = f"{uid}_{session}_0"
             self.tags[key] = {"response_len": 10 + session, "global_steps": 1}
             self.infos[key] = {"score": correctness + form, "correctness": correctness, "format": form}
@@ -153,6 +153,15 @@ def test_without_a_filter_all_groups_are_trained_on(queue):
     chosen, metrics = sampler.sample(1, "train", 2)
     assert sorted(groups_of(chosen)) == ["a", "b"]
     assert (refills, metrics) == ([], {})
+
+
+@pytest.mark.parametrize("filter", ["none", "sum"])
+def test_a_batch_lies_in_the_order_of_its_prompts_whatever_was_finished_first(queue, filter):
+    groups = [("b", CORRECT_VARIES), ("a", CORRECT_VARIES), ("c", CORRECT_VARIES)]
+    sampler, _ = make([groups], queue, filter=filter, candidates=3, needed=3)
+    chosen, _ = sampler.sample(1, "train", 3)
+    assert chosen.keys == [f"{uid}_{session}_0" for uid in "bac" for session in range(4)]
+    assert [tag["response_len"] for tag in chosen.tags] == 3 * [10, 11, 12, 13]
 
 
 def test_a_missing_channel_is_named(queue):
