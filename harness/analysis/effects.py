@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Final
 
@@ -79,6 +80,9 @@ def _noncentrality(t: float, df: int, tail: float) -> float:
     """Noncentrality at which ``t`` is the ``tail`` quantile; NaN when it lies beyond what can be computed."""
     from scipy import optimize, stats
 
+    if t < 0:  # scipy's noncentral t gives NaN far in the left tail, where its mirror image is computable
+        return -_noncentrality(-t, df, 1 - tail)
+
     def gap(delta: float) -> float:
         return float(stats.nct.cdf(t, df, delta)) - tail
 
@@ -86,7 +90,8 @@ def _noncentrality(t: float, df: int, tail: float) -> float:
         low, high = t - reach * (1 + abs(t) / 8), t + reach * (1 + abs(t) / 8)
         below, above = gap(low), gap(high)
         if math.isfinite(below) and math.isfinite(above) and below * above < 0:
-            return float(optimize.brentq(gap, low, high))
+            with contextlib.suppress(ValueError):  # not computable somewhere in between
+                return float(optimize.brentq(gap, low, high))
     return math.nan
 
 

@@ -88,6 +88,16 @@ def test_welch_and_hedges_against_scipy():
     assert stats.nct.cdf(t, 13, g.high / correction * scale) == pytest.approx(0.025)
 
 
+@pytest.mark.parametrize("gap", [3.0, 40.0, 137.0, 1e4])
+def test_the_interval_of_a_huge_effect_is_found_whatever_its_sign(gap):
+    spread = np.array([-1.0, 0.0, 1.0])
+    above = effects.standardised(spread + gap, spread)
+    below = effects.standardised(spread, spread + gap)
+    assert below.estimate == pytest.approx(-above.estimate)
+    assert (below.low, below.high) == pytest.approx((-above.high, -above.low), nan_ok=True)
+    assert gap > 200 or above.low < above.estimate < above.high
+
+
 def test_seeds_needed_gives_the_power():
     assert effects.seeds_needed(1.0, paired=False) == 17  # the textbook value for d = 1
     assert effects.seeds_needed(0.5, paired=True) == 34
