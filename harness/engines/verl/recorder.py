@@ -104,7 +104,7 @@ class Recorder:
         storage.export(self.checkpoints, step, keep=wanted, final=step >= settings.steps, own_tokenizer=own)
         storage.prune(self.checkpoints, settings.keep_checkpoints, settings.keep_exports, settings.keep_for_evaluation)
 
-    def end_of_step(self, trainer: Any, batch: Any, penalties: Mapping[str, float]) -> None:
+    def end_of_step(self, trainer: Any) -> None:
         """A checkpoint where an evaluation wants one or the run was asked to stop; then it stops here."""
         step = trainer.global_steps
         if step >= self.settings.steps:
@@ -113,8 +113,6 @@ class Recorder:
         if (stopping or step in self.settings.keep_for_evaluation) and self._saved != step:
             trainer._save_checkpoint()
         if stopping:
-            if self.wants_rollouts(step):  # verl hands them over after this
-                self.rollouts(step, batch, trainer.tokenizer, penalties)
             raise StopRequestedError(f"asked to stop after step {step}")
 
     def evaluation(self, step: int, infos: Mapping[str, list[Any]]) -> None:

@@ -40,7 +40,6 @@ class MultiRewardTrainer(PPOTrainerSync):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         register_own_method(config.algorithm)
-        self._batch: Any = None
         self._penalties: dict[str, float] = {}
         self.ours = is_ours(ADV_ESTIMATOR_REGISTRY.get(str(config.algorithm.adv_estimator)))
         self.recorder = Recorder.of(config)
@@ -72,9 +71,12 @@ class MultiRewardTrainer(PPOTrainerSync):
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         start = time.monotonic()
-        batch = self._batch = super().step(metrics, timing_raw)
-        if self.recorder is not None:
-            self.recorder.after_step(self.global_steps, metrics, time.monotonic() - start)
+        batch = super().step(metrics, timing_raw)
+        seconds = time.monotonic() - start
+        if self.recorder is not None:  # before the checkpoint: a step that it covers lacks nothing
+            if self.recorder.wants_rollouts(self.global_steps):
+                self.recorder.rollouts(self.global_steps, batch, self.tokenizer, self._penalties)
+            self.recorder.after_step(self.global_steps, metrics, seconds)
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
@@ -126,8 +128,6 @@ class MultiRewardTrainer(PPOTrainerSync):
     def _log_rollout_data(self, batch: Any, timing_raw: dict[str, float], rollout_data_dir: str) -> None:
         if self.recorder is None:
             super()._log_rollout_data(batch, timing_raw, rollout_data_dir)
-        elif self.recorder.wants_rollouts(self.global_steps):
-            self.recorder.rollouts(self.global_steps, batch, self.tokenizer, self._penalties)
 
     def _save_checkpoint(self) -> None:
         if self.recorder is not None:
@@ -139,7 +139,7 @@ class MultiRewardTrainer(PPOTrainerSync):
     def on_step_end(self) -> None:
         super().on_step_end()
         if self.recorder is not None:
-            self.recorder.end_of_step(self, self._batch, self._penalties)
+            self.recorder.end_of_step(self)
 
 
 def penalties(batch: Any, channels: ChannelBatch) -> dict[str, float]:
