@@ -152,15 +152,12 @@ def test_a_name_instead_of_a_file():
         load_method("dara")
 
 
-def test_an_installed_method(tmp_path):
+def test_an_installed_method(tmp_path, installed):
     """A package with an entry point, as pip lays it out."""
     (tmp_path / "someones_methods.py").write_text(
         "def flat(batch, *, height=2.0):\n    return height * batch.advantages().sum(axis=1)\n"
     )
-    folder = tmp_path / "someones_methods-1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: someones-methods\nVersion: 1.0\n")
-    (folder / "entry_points.txt").write_text("[dara_harness.methods]\nflat = someones_methods:flat\n")
+    folder = installed(tmp_path, "someones_methods", "flat")
     code = (
         "from harness.aggregation import aggregate, method_names, method_parameters\n"
         f"found = aggregate('flat', {REWARDS}, {GROUPS}, channels={CHANNELS})\n"

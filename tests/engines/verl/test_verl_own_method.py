@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -95,15 +95,14 @@ def test_verls_own_is_never_taken_for_the_users(repository: Path, tmp_path: Path
         register_method("surprise")
 
 
-def test_one_of_an_installed_package_is_registered_by_its_name(repository: Path, tmp_path: Path) -> None:
+def test_one_of_an_installed_package_is_registered_by_its_name(
+    repository: Path, tmp_path: Path, installed: Callable[[Path, str, str], Path]
+) -> None:
     """By what ``pip install`` leaves behind, in a process that only imports verl."""
     site = tmp_path / "site"
     (site / "my_package").mkdir(parents=True)
     shutil.copy(repository / "examples" / "my_method" / "my_method.py", site / "my_package" / "__init__.py")
-    installed = site / "my_package-0.1.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 0.1\n")
-    (installed / "entry_points.txt").write_text("[dara_harness.methods]\nmy_method = my_package:my_method\n")
+    installed(site, "my_package", "my_method")
     program = (
         "from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY as found\n"
         "print('REGISTERED', found['my_method'].__name__)"
