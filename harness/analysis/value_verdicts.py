@@ -60,6 +60,7 @@ def value_verdicts(results: Results, claims: Claims) -> pd.DataFrame:
 
 
 def published_runs(results: Results) -> pd.DataFrame:
+    """The published single runs: rows of the index."""
     return results.index[(results.index["source"] == "published") & (results.index["kind"] == "run")]
 
 

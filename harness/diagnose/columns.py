@@ -83,9 +83,7 @@ def find_columns(sample: Sequence[Mapping[str, Any]], choice: Choice, from_text:
     from_text: cells are text, as in CSV; otherwise a text is never a number."""
     names = list(dict.fromkeys(name for row in sample for name in row))
     if not names:
-        raise UserError(
-            "no row could be read from the files; diagnose needs JSONL, CSV or parquet with one response a row"
-        )
+        raise UserError("no row has a column; diagnose needs JSONL, CSV or parquet with one response a row")
     kind = choice.format if choice.format != "auto" else _format(names)
     cells = {name: [row[name] for row in sample if name in row] for name in names}
     group = _named(choice.group, "--group", names) or _first(_GROUPS[kind], names) or _first(_GROUPS["table"], names)

@@ -54,6 +54,9 @@ def read_log(paths: Sequence[Path], choice: Choice, duplicates: str = "auto") ->
     found = find_sources(paths)
     each = max(20, SAMPLE // len(found))
     sample = [row for source in found for row in _reader(source.kind).sample(source, each)]
+    if not sample:
+        names = ", ".join(source.name for source in found)
+        raise UserError(f"{names}: no row could be read; diagnose needs JSONL, CSV or parquet with one response a row")
     columns = find_columns(sample, choice, all(source.kind == "csv" for source in found))
     del sample
     from_name = columns.step is None and all(source.step is not None for source in found)
