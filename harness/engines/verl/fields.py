@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,10 @@ import torch
 import transfer_queue as tq
 
 
-def reward_infos(batch: Any) -> list[Mapping[str, Any]]:
-    """What the reward function returned for each row of the batch beside its score; {} where there is nothing."""
-    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+def reward_infos(keys: Sequence[str], partition_id: str) -> list[Mapping[str, Any]]:
+    """What the reward function returned for each row beside its score, in the order of ``keys``; {} where there is
+    nothing."""
+    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
     infos = []
     for item in list(data["extra_fields"]):
         fields = getattr(item, "data", item)
@@ -21,7 +22,8 @@ def reward_infos(batch: Any) -> list[Mapping[str, Any]]:
 
 
 def reference_kl(batch: Any, padding: np.ndarray) -> float:
-    """Mean over valid response tokens of log pi - log pi_ref, at the tokens that were sampled."""
+    """Mean over valid response tokens of log pi - log pi_ref (nats), at the tokens that were sampled; 0.0 where there
+    are none. ``padding`` [rows]: rows that verl added, which do not count."""
     keys = [key for key, padded in zip(batch.keys, padding.tolist(), strict=True) if not padded]
     fields = ["old_log_probs", "ref_log_prob", "response_mask"]
     data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=fields)

@@ -15,3 +15,9 @@ STEP_KEYS: dict[str, str] = {
 
 FAILED_GROUP = "Error in _run_prompt"
 """How verl's log begins the traceback of a group that failed."""
+
+
+def place_of(key: str) -> tuple[str, int, int]:
+    """(uid of the prompt, session, output) of a row of verl's transfer queue, whose keys are ``uid_session_output``."""
+    uid, session, output = key.rsplit("_", 2)
+    return uid, int(session), int(output)

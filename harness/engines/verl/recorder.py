@@ -18,7 +18,7 @@ import numpy as np
 
 from harness.engines.verl import storage
 from harness.engines.verl.data import TOKENIZER
-from harness.engines.verl.naming import STEP_KEYS
+from harness.engines.verl.naming import STEP_KEYS, place_of
 from harness.store.files import make_folder, write_atomically
 
 
@@ -147,7 +147,7 @@ class Recorder:
         from harness.engines.verl.fields import reward_infos
 
         rows = [row for row, tag in enumerate(batch.tags) if not tag.get("is_padding", False)]
-        rows.sort(key=lambda row: _place(batch.keys[row]))
+        rows.sort(key=lambda row: place_of(batch.keys[row]))
         fields = ["prompts", "responses", "rm_scores", "reward_model"]
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
         prompts, responses = data["prompts"].unbind(), data["responses"].unbind()
@@ -155,13 +155,13 @@ class Recorder:
         advantages = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages"])[
             "advantages"
         ].unbind()
-        infos = reward_infos(batch)
+        infos = reward_infos(batch.keys, batch.partition_id)
         lines = []
         for row in rows:
             reference = getattr(references[row], "data", references[row])
             line = {
                 "step": step,
-                "uid": batch.keys[row].split("_")[0],
+                "uid": place_of(batch.keys[row])[0],
                 "attempt": self.settings.attempt,
                 "input": tokenizer.decode(prompts[row], skip_special_tokens=True),
                 "output": tokenizer.decode(responses[row], skip_special_tokens=True),
@@ -187,11 +187,6 @@ class Recorder:
             file.write(json.dumps(entry) + "\n")
             file.flush()
             os.fsync(file.fileno())
-
-
-def _place(key: str) -> tuple[str, int, int]:
-    uid, session, output = key.rsplit("_", 2)
-    return uid, int(session), int(output)
 
 
 def _number(value: Any) -> float | None:

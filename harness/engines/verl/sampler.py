@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import transfer_queue as tq
 from numpy.typing import NDArray
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from harness import aggregation
 from harness.engines.verl.estimators import read_channel
+from harness.engines.verl.fields import reward_infos
 from harness.engines.verl.metrics import response_metrics
-from harness.engines.verl.naming import FAILED_GROUP
+from harness.engines.verl.naming import FAILED_GROUP, place_of
 
 POLL_SECONDS = 0.1
 TRAINING = "train"
@@ -137,19 +137,15 @@ class GroupSampler(ReplayBuffer):
     def _responses(self, partition_id: str, uids: list[str]) -> _Responses:
         """The responses of these groups: of each the last output, which is the one that is scored."""
         wanted, tags = set(uids), self.partitions[partition_id]
-        last: dict[str, tuple[int, str]] = {}
+        last: dict[tuple[str, int], tuple[int, str]] = {}
         for key in tags:
-            session, _, output = key.rpartition("_")
-            if key.split("_")[0] in wanted and (session not in last or last[session][0] < int(output)):
-                last[session] = (int(output), key)
+            uid, session, output = place_of(key)
+            if uid in wanted and ((uid, session) not in last or last[uid, session][0] < output):
+                last[uid, session] = (output, key)
         keys = [key for _, key in last.values()]
-        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
-        infos: list[Mapping[str, Any]] = []
-        for item in list(data["extra_fields"]):
-            fields = getattr(item, "data", item)
-            infos.append(fields.get("reward_extra_info", {}) if isinstance(fields, Mapping) else {})
+        infos = reward_infos(keys, partition_id)
         return _Responses(
-            groups=[key.split("_")[0] for key in keys],
+            groups=[place_of(key)[0] for key in keys],
             infos=infos,
             channels={name: read_channel(name, infos, range(len(infos))) for name in self.channels},
             lengths=np.array([int(tags[key]["response_len"]) for key in keys], dtype=np.int64),
@@ -160,9 +156,9 @@ class GroupSampler(ReplayBuffer):
         mini-batches it would put short responses first and long ones last, and tear groups apart."""
         place = {uid: number for number, uid in enumerate(uids)}
 
-        def order(key: str) -> tuple[int, list[int]]:
-            uid, *numbers = key.split("_")
-            return place.get(uid, -1), [int(number) for number in numbers]
+        def order(key: str) -> tuple[int, int, int]:
+            uid, session, output = place_of(key)
+            return place.get(uid, -1), session, output
 
         tags = self.partitions[partition_id]
         return self._materialize_batch(partition_id, uids, {key: tags[key] for key in sorted(tags, key=order)})

@@ -83,7 +83,7 @@ class MultiRewardTrainer(PPOTrainerSync):
         if not self.ours:
             return super()._compute_advantage(batch, metrics)
         channels = ChannelBatch(
-            infos=reward_infos(batch),
+            infos=reward_infos(batch.keys, batch.partition_id),
             padding=np.array([bool(tag.get("is_padding", False)) for tag in batch.tags]),
             sessions=[_session(key) for key in batch.keys],
             progress=(self.global_steps - 1) / max(self.total_training_steps - 1, 1),

@@ -51,11 +51,11 @@ class Queue:
 def queue(monkeypatch):
     from verl.trainer.ppo.v1 import replay_buffer
 
-    from harness.engines.verl import sampler
+    from harness.engines.verl import fields
 
     stand_in = Queue()
     monkeypatch.setattr(replay_buffer, "tq", stand_in)
-    monkeypatch.setattr(sampler, "tq", stand_in)
+    monkeypatch.setattr(fields, "tq", stand_in)
     return stand_in
 
 
