@@ -21,6 +21,12 @@ def reward_infos(keys: Sequence[str], partition_id: str) -> list[Mapping[str, An
     return infos
 
 
+def tensor_fields(key: str, partition_id: str) -> list[str]:
+    """Names of those fields of a row that hold tensors."""
+    row = tq.kv_batch_get(keys=[key], partition_id=partition_id)
+    return [name for name, value in row.items() if isinstance(value, torch.Tensor)]
+
+
 def reference_kl(batch: Any, padding: np.ndarray) -> float:
     """Mean over valid response tokens of log pi - log pi_ref (nats), at the tokens that were sampled; 0.0 where there
     are none. ``padding`` [rows]: rows that verl added, which do not count."""

@@ -20,7 +20,7 @@ from verl.trainer.ppo.v1 import trainer_base
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from harness.engines.verl.estimators import ChannelBatch, channels_of_batch, is_ours, register_own_method
-from harness.engines.verl.fields import reference_kl, reward_infos
+from harness.engines.verl.fields import reference_kl, reward_infos, tensor_fields
 from harness.engines.verl.metrics import aggregation_metrics, response_metrics
 from harness.engines.verl.recorder import Recorder
 from harness.engines.verl.sampler import GroupSampler
@@ -77,6 +77,22 @@ class MultiRewardTrainer(PPOTrainerSync):
             if self.recorder.wants_rollouts(self.global_steps):
                 self.recorder.rollouts(self.global_steps, batch, self.tokenizer, self._penalties)
             self.recorder.after_step(self.global_steps, metrics, seconds)
+        return batch
+
+    def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        return super()._compute_old_log_prob(self._for_workers(batch), metrics)
+
+    def _compute_ref_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        return super()._compute_ref_log_prob(self._for_workers(batch), metrics)
+
+    def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        return super()._update_actor(self._for_workers(batch), metrics)
+
+    def _for_workers(self, batch: Any) -> Any:
+        """Without the columns of the data set and what the agent loop noted: the workers compute with tensors, and verl
+        would send and copy some twenty objects a response for every call. Images are among these objects."""
+        if self.ours and self.processor is None:
+            batch.fields = tensor_fields(batch.keys[0], batch.partition_id)
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
