@@ -5,8 +5,9 @@ Loaded in every verl process by ``VERL_USE_EXTERNAL_MODULES=harness.engines.verl
 selects the engine, not a device). Deliberately holds nothing that Ray has to unpickle: a process that imported this
 module before verl would find the platform unregistered.
 
-Beyond the platform it fills three gaps of a CPU: memory counters that ``torch.cpu`` lacks, the process group's
-backend (gloo once, not twice), and no pinned memory for the offloaded reference policy.
+Beyond the platform it fills four gaps of a CPU: memory counters that ``torch.cpu`` lacks, the process group's
+backend (gloo once, not twice), no pinned memory for the offloaded reference policy, and log-probabilities of all tokens
+at once (without a GPU's kernels verl goes through them one by one, to save memory that a small model does not need).
 """
 
 from __future__ import annotations
@@ -125,7 +126,9 @@ def _fill_gaps() -> None:
             setattr(torch.cpu, name, function)
 
     import torch.distributed.fsdp as fsdp
-    from verl.utils import distributed
+    from verl.utils import distributed, torch_functional
+
+    torch_functional.logprobs_from_logits_v2 = torch_functional.logprobs_from_logits_naive
 
     start_group = distributed.initialize_global_process_group_ray
 

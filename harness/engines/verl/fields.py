@@ -21,10 +21,11 @@ def reward_infos(keys: Sequence[str], partition_id: str) -> list[Mapping[str, An
     return infos
 
 
-def tensor_fields(key: str, partition_id: str) -> list[str]:
-    """Names of those fields of a row that hold tensors."""
+def row_fields(key: str, partition_id: str) -> tuple[set[str], set[str]]:
+    """Names of the fields of a row that hold tensors, and of those that hold anything else."""
     row = tq.kv_batch_get(keys=[key], partition_id=partition_id)
-    return [name for name, value in row.items() if isinstance(value, torch.Tensor)]
+    tensors = {name for name, value in row.items() if isinstance(value, torch.Tensor)}
+    return tensors, set(row.keys()) - tensors
 
 
 def reference_kl(batch: Any, padding: np.ndarray) -> float:

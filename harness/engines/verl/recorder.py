@@ -73,8 +73,10 @@ class Recorder:
     # Called by the trainer, in the order of a step.
 
     def before_training(self, trainer: Any) -> None:
-        """Evaluate first where the evaluation of this step is not stored yet (a fresh run, or one killed before it)."""
+        """Evaluate first where the evaluation of this step is not stored yet (a fresh run, or one killed before it),
+        and export first where the attempt before was killed between a checkpoint and its export."""
         step = trainer.global_steps
+        self._export(step)
         due = step % self.settings.evaluate_every == 0 or step >= self.settings.steps
         trainer.config.trainer.val_before_train = bool(due and not self._evaluation(step).exists())
 
@@ -98,11 +100,7 @@ class Recorder:
     def after_checkpoint(self, step: int) -> None:
         """Export, then drop what is no longer kept: at no moment is there less than one whole checkpoint."""
         self._saved = step
-        settings = self.settings
-        wanted = step % settings.evaluate_every == 0 or step >= settings.steps or step in settings.keep_for_evaluation
-        own = (self.run / TOKENIZER).is_dir()
-        storage.export(self.checkpoints, step, keep=wanted, final=step >= settings.steps, own_tokenizer=own)
-        storage.prune(self.checkpoints, settings.keep_checkpoints, settings.keep_exports, settings.keep_for_evaluation)
+        self._export(step)
 
     def end_of_step(self, trainer: Any) -> None:
         """A checkpoint where an evaluation wants one or the run was asked to stop; then it stops here."""
@@ -176,6 +174,13 @@ class Recorder:
         folder = self.run / "rollouts"
         make_folder(folder)
         write_atomically(folder / f"{step}.jsonl", "".join(lines).encode())
+
+    def _export(self, step: int) -> None:
+        settings = self.settings
+        wanted = step % settings.evaluate_every == 0 or step >= settings.steps or step in settings.keep_for_evaluation
+        own = (self.run / TOKENIZER).is_dir()
+        storage.export(self.checkpoints, step, keep=wanted, final=step >= settings.steps, own_tokenizer=own)
+        storage.prune(self.checkpoints, settings.keep_checkpoints, settings.keep_exports, settings.keep_for_evaluation)
 
     def _evaluation(self, step: int) -> Path:
         return self.run / "evals" / self.settings.benchmark / f"{step}.json"

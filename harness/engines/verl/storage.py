@@ -90,29 +90,25 @@ def require_space(checkpoints: Path) -> None:
 
 
 def export(checkpoints: Path, step: int, *, keep: bool, final: bool, own_tokenizer: bool = False) -> None:
-    """Move the Hugging Face model that verl wrote with checkpoint ``step`` to the exports (``keep``), or drop its
-    weights. The folder appears whole. ``own_tokenizer``: the run gave verl a tokenizer that is not the one of its kind
-    of model."""
+    """Take the Hugging Face model that verl wrote with checkpoint ``step`` into the exports (``keep``), or drop its
+    weights. The folder appears whole, and until it does the checkpoint has the weights: a killed export is made again.
+    ``own_tokenizer``: the run gave verl a tokenizer that is not the one of its kind of model."""
     written = checkpoints / f"global_step_{step}" / "actor" / "huggingface"
     target = checkpoints / EXPORTS / str(step)
-    if not written.is_dir():
-        return
-    if keep:
+    weights = [written / name for name in _names(written) if name.endswith((".safetensors", ".bin"))]
+    if keep and weights:
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = target.with_name(f".{step}.tmp")
         shutil.rmtree(aside, ignore_errors=True)
         shutil.copytree(written, aside, ignore=shutil.ignore_patterns("*.safetensors", "*.bin"))
-        for path in written.iterdir():
-            if path.suffix in (".safetensors", ".bin"):
-                os.replace(path, aside / path.name)
+        for path in weights:
+            _link(path, aside / path.name)
         if own_tokenizer:
             keep_tokenizer_class(aside)
         shutil.rmtree(target, ignore_errors=True)
         os.replace(aside, target)
-    else:
-        for path in written.iterdir():
-            if path.suffix in (".safetensors", ".bin"):
-                path.unlink()
+    for path in weights:
+        path.unlink()
     if final and target.is_dir():
         link = checkpoints / FINAL
         fresh = checkpoints / f".{FINAL}.tmp"
@@ -149,6 +145,14 @@ def prune(
 def folder_bytes(folder: Path) -> int:
     """Bytes of all files below ``folder``."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under a second name; a copy where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _steps(checkpoints: Path) -> list[tuple[int, Path]]:

@@ -20,13 +20,15 @@ from verl.trainer.ppo.v1 import trainer_base
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from harness.engines.verl.estimators import ChannelBatch, channels_of_batch, is_ours, register_own_method
-from harness.engines.verl.fields import reference_kl, reward_infos, tensor_fields
+from harness.engines.verl.fields import reference_kl, reward_infos, row_fields
 from harness.engines.verl.metrics import aggregation_metrics, response_metrics
 from harness.engines.verl.recorder import Recorder
 from harness.engines.verl.sampler import GroupSampler
 from harness.errors import UserError, nearest
 
 MODE = "sync"
+TRAINER_ONLY = frozenset({"rm_scores", "token_level_rewards", "returns", "log_probs", "entropy"})
+"""Fields of a batch with which no worker of the policy computes."""
 
 
 def register() -> None:
@@ -43,6 +45,7 @@ class MultiRewardTrainer(PPOTrainerSync):
         self._penalties: dict[str, float] = {}
         self.ours = is_ours(ADV_ESTIMATOR_REGISTRY.get(str(config.algorithm.adv_estimator)))
         self.recorder = Recorder.of(config)
+        self._objects: set[str] = set()
         self._candidates: int | None = None
         if isinstance(self.replay_buffer, GroupSampler):
             self._candidates = self.replay_buffer.candidates
@@ -89,10 +92,14 @@ class MultiRewardTrainer(PPOTrainerSync):
         return super()._update_actor(self._for_workers(batch), metrics)
 
     def _for_workers(self, batch: Any) -> Any:
-        """Without the columns of the data set and what the agent loop noted: the workers compute with tensors, and verl
-        would send and copy some twenty objects a response for every call. Images are among these objects."""
+        """Without the columns of the data set, what the agent loop noted and what the trainer alone reads: the workers
+        compute with tensors, and verl would send and copy some twenty objects a response for every call. Images are
+        among these objects."""
         if self.ours and self.processor is None:
-            batch.fields = tensor_fields(batch.keys[0], batch.partition_id)
+            if batch.fields is None:  # it was just sampled
+                tensors, self._objects = row_fields(batch.keys[0], batch.partition_id)
+                batch.fields = sorted(tensors)
+            batch.fields = [name for name in batch.fields if name not in self._objects | TRAINER_ONLY]
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:

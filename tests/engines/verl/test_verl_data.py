@@ -30,6 +30,7 @@ def test_an_exported_tokenizer_loads_as_itself_beside_the_configuration_of_a_qwe
     # What verl does with each checkpoint.
     AutoTokenizer.from_pretrained(given).save_pretrained(actor / "huggingface")
     (actor / "huggingface" / "config.json").write_text(json.dumps({"model_type": "qwen2", "vocab_size": 8}))
+    (actor / "huggingface" / "model.safetensors").write_bytes(b"weights")
     storage.export(tmp_path, 1, keep=True, final=True, own_tokenizer=True)
     export = tmp_path / storage.FINAL
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -94,6 +95,43 @@ def test_a_step_that_is_not_evaluated_leaves_no_export(tmp_path):
     storage.export(tmp_path, 5, keep=False, final=False)
     assert not (tmp_path / storage.EXPORTS).exists()
     assert not (tmp_path / "global_step_5" / "actor" / "huggingface" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("killed_at", ["first weights", "second weights", "last rename"])
+def test_an_export_that_was_killed_is_made_again_from_its_checkpoint(tmp_path, monkeypatch, killed_at):
+    write_checkpoint(tmp_path, 10)
+    written = tmp_path / "global_step_10" / "actor" / "huggingface"
+    (written / "second.safetensors").write_bytes(b"v" * 500)
+    calls, link = [], os.link
+
+    def killed(*paths):
+        calls.append(paths)
+        if killed_at == "last rename" or len(calls) == ["first weights", "second weights"].index(killed_at) + 1:
+            raise KeyboardInterrupt
+        link(*paths)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.os, "replace" if killed_at == "last rename" else "link", killed)
+        with pytest.raises(KeyboardInterrupt):
+            storage.export(tmp_path, 10, keep=True, final=True)
+    assert not (tmp_path / storage.EXPORTS / "10").exists()
+    storage.export(tmp_path, 10, keep=True, final=True)
+    storage.export(tmp_path, 10, keep=True, final=True)  # what is whole stays as it is
+    exported = tmp_path / storage.FINAL
+    assert (exported / "model.safetensors").read_bytes() == b"w" * 1000
+    assert (exported / "second.safetensors").read_bytes() == b"v" * 500
+    assert [path.name for path in (tmp_path / storage.EXPORTS).iterdir()] == ["10"]
+    assert not list(written.glob("*.safetensors"))
+
+
+def test_a_file_system_without_links_gets_copies(tmp_path, monkeypatch):
+    def refused(*_paths):
+        raise OSError("no links here")
+
+    monkeypatch.setattr(storage.os, "link", refused)
+    write_checkpoint(tmp_path, 10)
+    storage.export(tmp_path, 10, keep=True, final=False)
+    assert (tmp_path / storage.EXPORTS / "10" / "model.safetensors").read_bytes() == b"w" * 1000
 
 
 def test_too_little_space_is_said_before_writing(tmp_path, monkeypatch):
