@@ -135,7 +135,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--responses", type=int, nargs="*", default=[1_000_000, 300_000, 300_000])
     parser.add_argument(
-        "--text", type=int, nargs="*", default=[100, 100, 4000], help="bytes of text in a line, beside 200"
+        "--text",
+        type=int,
+        nargs="*",
+        default=[100, 100, 4000],
+        help="bytes of text in a line, beside 200; shorter first",
     )
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where the log is written (default: a temporary one)")

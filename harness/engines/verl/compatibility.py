@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 VERIFIED = "0.9.1"
+OF_RAY = "_ray_trace_ctx"
+"""A parameter that Ray adds to the methods of a class when it makes an actor of it."""
 
 SIGNATURES: dict[str, tuple[str, ...]] = {
     "verl.trainer.ppo.core_algos:register_adv_est": ("name_or_enum",),
@@ -21,7 +24,10 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer._add_prompts_to_generate": ("self", "num_prompts"),
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer._submit_batch_to_rollout": ("self", "batch"),
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer._build_replay_buffer": ("self",),
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._compute_old_log_prob": ("self", "batch", "metrics"),
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._compute_ref_log_prob": ("self", "batch", "metrics"),
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer._compute_advantage": ("self", "batch", "metrics"),
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._update_actor": ("self", "batch", "metrics"),
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer._save_checkpoint": ("self",),
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer._log_rollout_data": (
         "self",
@@ -64,6 +70,31 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "verl.experimental.reward_loop.reward_manager.base:RewardManagerBase.run_single": ("self", "data"),
 }
 
+ON_A_CPU: dict[str, tuple[str, ...]] = {
+    "verl.trainer.ppo.v1.agent_loop_tq:tq.async_kv_batch_put": (
+        "keys",
+        "partition_id",
+        "fields",
+        "tags",
+        "data_parser",
+    ),
+    "verl.trainer.ppo.v1.agent_loop_tq:list_of_dict_to_tensordict": ("list_of_dicts",),
+    "verl.experimental.agent_loop.agent_loop:AgentLoopWorker._run_agent_loop": (
+        "self",
+        "sampling_params",
+        "trajectory",
+        "agent_name",
+        "trace",
+        "kwargs",
+    ),
+    "verl.experimental.reward_loop.reward_loop:RewardLoopWorker.compute_score": ("self", "data"),
+    "verl.workers.rollout.llm_server:LLMServerClient._acquire_server": ("self", "request_id", "extra"),
+    "verl.workers.rollout.llm_server:LLMServerClient._release_server": ("self", "server_id", "request_id"),
+    "verl.utils.torch_functional:logprobs_from_logits_v2": ("logits", "labels"),
+    "verl.utils.torch_functional:logprobs_from_logits_naive": ("logits", "labels"),
+}
+"""What the path without an accelerator relies on beside these."""
+
 
 class IncompatibleVerlError(Exception):
     """The installed verl does not have what the plug-in relies on."""
@@ -77,13 +108,13 @@ def installed_version() -> str | None:
         return None
 
 
-def check() -> str | None:
+def check(signatures: Mapping[str, tuple[str, ...]] = SIGNATURES) -> str | None:
     """None for the verified version, a warning for another version with the same signatures.
 
     Raises :class:`IncompatibleVerlError` naming the first difference and the remedy.
     """
     found = installed_version()
-    for place, expected in SIGNATURES.items():
+    for place, expected in signatures.items():
         actual = _parameters(place)
         if actual is None or actual != expected:
             seen = "is missing" if actual is None else f"takes ({', '.join(actual)})"
@@ -108,4 +139,4 @@ def _parameters(place: str) -> tuple[str, ...] | None:
             return None
     if not callable(target):
         return None
-    return tuple(inspect.signature(target).parameters)
+    return tuple(name for name in inspect.signature(target).parameters if name != OF_RAY)

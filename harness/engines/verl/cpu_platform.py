@@ -7,7 +7,7 @@ module before verl would find the platform unregistered.
 
 Beyond the platform it fills four gaps of a CPU: memory counters that ``torch.cpu`` lacks, the process group's
 backend (gloo once, not twice), no pinned memory for the offloaded reference policy, and log-probabilities of all tokens
-at once (without a GPU's kernels verl goes through them one by one, to save memory that a small model does not need).
+at once (without a GPU's kernels verl goes through them one by one, to save memory; it still does where that is much).
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from typing import Any
 
 import torch
 from verl.plugin.platform import PlatformBase, PlatformRegistry
+
+AT_ONCE = 1 << 26
+"""Logits (tokens x words) whose log-probabilities are computed together: 256 MiB in float32."""
 
 
 def _peak_memory(*_args: Any, **_kwargs: Any) -> int:
@@ -128,7 +131,12 @@ def _fill_gaps() -> None:
     import torch.distributed.fsdp as fsdp
     from verl.utils import distributed, torch_functional
 
-    torch_functional.logprobs_from_logits_v2 = torch_functional.logprobs_from_logits_naive
+    one_by_one, at_once = torch_functional.logprobs_from_logits_v2, torch_functional.logprobs_from_logits_naive
+
+    def log_probabilities(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return (at_once if logits.numel() <= AT_ONCE else one_by_one)(logits, labels)
+
+    torch_functional.logprobs_from_logits_v2 = log_probabilities
 
     start_group = distributed.initialize_global_process_group_ray
 

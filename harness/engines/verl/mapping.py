@@ -326,6 +326,7 @@ def _cpu(config: RunConfig) -> dict[str, Any]:
         "+ray_kwargs.ray_init.include_dashboard": False,
         "+ray_kwargs.ray_init.object_store_memory": 512 * 2**20,
         "data.dataloader_num_workers": 0,
+        "reward.num_workers": 0,  # the agent workers compute rewards themselves
         f"{model}.external_lib": "harness.engines.verl.cpu_rollout",
         "+actor_rollout_ref.rollout.agent.agent_loop_manager_class": "harness.engines.verl.cpu_agent.AgentLoopManager",
         f"+{model}.override_config.attn_implementation": "sdpa",

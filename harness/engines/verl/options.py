@@ -14,7 +14,8 @@ from harness.errors import UserError
 class Options:
     """memory_fraction: share of a GPU's memory for the rollout engine.  max_sequences: it decodes at once.
     tokens_per_gpu: of a micro-batch (dynamic batching).  keep_exports: newest Hugging Face exports kept, None: all.
-    rollout: verl's rollout engine.  reward_workers, agent_workers: Ray actors for rewards and for the agent loops.
+    rollout: verl's rollout engine.  reward_workers: Ray actors for rewards (on a CPU there are none).
+    agent_workers: Ray actors for the agent loops.
     ray_address: of a running Ray cluster to join, None: start one here.
     """
 

@@ -8,6 +8,7 @@ checkpoints/huggingface                                                  link to
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -25,6 +26,7 @@ FINAL = "huggingface"
 MARGIN = 1.2
 """Free space asked for before a checkpoint is written, as a multiple of the size of the one before."""
 
+_NO_LINKS = frozenset({errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
 _STEP = re.compile(r"global_step_(\d+)")
 _SHARD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")
 
@@ -92,21 +94,25 @@ def require_space(checkpoints: Path) -> None:
 def export(checkpoints: Path, step: int, *, keep: bool, final: bool, own_tokenizer: bool = False) -> None:
     """Take the Hugging Face model that verl wrote with checkpoint ``step`` into the exports (``keep``), or drop its
     weights. The folder appears whole, and until it does the checkpoint has the weights: a killed export is made again.
-    ``own_tokenizer``: the run gave verl a tokenizer that is not the one of its kind of model."""
+    Without hard links the weights are on the disk twice for that while. ``own_tokenizer``: the run gave verl a
+    tokenizer that is not the one of its kind of model."""
     written = checkpoints / f"global_step_{step}" / "actor" / "huggingface"
     target = checkpoints / EXPORTS / str(step)
     weights = [written / name for name in _names(written) if name.endswith((".safetensors", ".bin"))]
-    if keep and weights:
+    if keep and weights and not all(_same(path, target / path.name) for path in weights):
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = target.with_name(f".{step}.tmp")
-        shutil.rmtree(aside, ignore_errors=True)
+        aside, old = target.with_name(f".{step}.tmp"), target.with_name(f".{step}.old")
+        for folder in (aside, old):
+            shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(written, aside, ignore=shutil.ignore_patterns("*.safetensors", "*.bin"))
         for path in weights:
             _link(path, aside / path.name)
         if own_tokenizer:
             keep_tokenizer_class(aside)
-        shutil.rmtree(target, ignore_errors=True)
+        if target.exists():  # of an attempt that went back to an earlier step
+            os.replace(target, old)
         os.replace(aside, target)
+        shutil.rmtree(old, ignore_errors=True)
     for path in weights:
         path.unlink()
     if final and target.is_dir():
@@ -147,11 +153,22 @@ def folder_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
+def _same(written: Path, exported: Path) -> bool:
+    """Whether a file of weights was taken into an export already."""
+    try:
+        a, b = written.stat(), exported.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(a, b) or (a.st_size, a.st_mtime_ns) == (b.st_size, b.st_mtime_ns)
+
+
 def _link(source: Path, target: Path) -> None:
     """The same file under a second name; a copy where the file system has no links."""
     try:
         os.link(source, target)
-    except OSError:
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
         shutil.copy2(source, target)
 
 

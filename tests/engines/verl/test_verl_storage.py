@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,41 +98,87 @@ def test_a_step_that_is_not_evaluated_leaves_no_export(tmp_path):
     assert not (tmp_path / "global_step_5" / "actor" / "huggingface" / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize("killed_at", ["first weights", "second weights", "last rename"])
-def test_an_export_that_was_killed_is_made_again_from_its_checkpoint(tmp_path, monkeypatch, killed_at):
+KILLS = [("replace", 1), ("unlink", 1), ("unlink", 2)]
+"""The call at which an export with two files of weights is killed: before it, it did nothing."""
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "links"),
+    [("link", 1, True), ("link", 2, True), *((*kill, links) for kill in KILLS for links in (True, False))],
+)
+def test_an_export_that_was_killed_is_made_again_from_its_checkpoint(tmp_path, monkeypatch, call, number, links):
     write_checkpoint(tmp_path, 10)
     written = tmp_path / "global_step_10" / "actor" / "huggingface"
     (written / "second.safetensors").write_bytes(b"v" * 500)
-    calls, link = [], os.link
+    export = tmp_path / storage.EXPORTS / "10"
+    if not links:
+        monkeypatch.setattr(storage.os, "link", refused)
+    count, real = [0], {"link": os.link, "replace": os.replace, "unlink": Path.unlink}[call]
 
-    def killed(*paths):
-        calls.append(paths)
-        if killed_at == "last rename" or len(calls) == ["first weights", "second weights"].index(killed_at) + 1:
+    def killed(*arguments, **options):
+        count[0] += 1
+        if count[0] == number:
             raise KeyboardInterrupt
-        link(*paths)
+        return real(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(storage.os, "replace" if killed_at == "last rename" else "link", killed)
+        patch.setattr(Path if call == "unlink" else storage.os, call, killed)
         with pytest.raises(KeyboardInterrupt):
             storage.export(tmp_path, 10, keep=True, final=True)
-    assert not (tmp_path / storage.EXPORTS / "10").exists()
-    storage.export(tmp_path, 10, keep=True, final=True)
-    storage.export(tmp_path, 10, keep=True, final=True)  # what is whole stays as it is
-    exported = tmp_path / storage.FINAL
-    assert (exported / "model.safetensors").read_bytes() == b"w" * 1000
-    assert (exported / "second.safetensors").read_bytes() == b"v" * 500
-    assert [path.name for path in (tmp_path / storage.EXPORTS).iterdir()] == ["10"]
-    assert not list(written.glob("*.safetensors"))
+    assert export.exists() == (call == "unlink")
+    for _ in range(2):  # what is whole stays as it is
+        storage.export(tmp_path, 10, keep=True, final=True)
+        exported = tmp_path / storage.FINAL
+        assert (exported / "model.safetensors").read_bytes() == b"w" * 1000
+        assert (exported / "second.safetensors").read_bytes() == b"v" * 500
+        assert [path.name for path in export.parent.iterdir()] == ["10"]
+        assert not list(written.glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_export_of_an_attempt_that_went_back_is_replaced_whole(tmp_path, monkeypatch, number):
+    write_checkpoint(tmp_path, 10)
+    storage.export(tmp_path, 10, keep=True, final=False)
+    export = tmp_path / storage.EXPORTS / "10"
+    (tmp_path / "global_step_10" / "actor" / "huggingface" / "model.safetensors").write_bytes(b"n" * 1000)
+    count, replace = [0], os.replace
+
+    def killed(*paths):
+        count[0] += 1
+        if count[0] == number:
+            raise KeyboardInterrupt
+        replace(*paths)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            storage.export(tmp_path, 10, keep=True, final=False)
+    assert not export.exists() or (export / "model.safetensors").read_bytes() == b"w" * 1000
+    storage.export(tmp_path, 10, keep=True, final=False)
+    assert (export / "model.safetensors").read_bytes() == b"n" * 1000
+    assert [path.name for path in export.parent.iterdir()] == ["10"]
+
+
+def refused(*_paths):
+    raise OSError(errno.ENOTSUP, "no links here")
 
 
 def test_a_file_system_without_links_gets_copies(tmp_path, monkeypatch):
-    def refused(*_paths):
-        raise OSError("no links here")
-
     monkeypatch.setattr(storage.os, "link", refused)
     write_checkpoint(tmp_path, 10)
     storage.export(tmp_path, 10, keep=True, final=False)
     assert (tmp_path / storage.EXPORTS / "10" / "model.safetensors").read_bytes() == b"w" * 1000
+
+
+def test_a_full_disk_is_no_missing_link(tmp_path, monkeypatch):
+    def full(*_paths):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(storage.os, "link", full)
+    write_checkpoint(tmp_path, 10)
+    with pytest.raises(OSError, match="no space left"):
+        storage.export(tmp_path, 10, keep=True, final=False)
+    assert (tmp_path / "global_step_10" / "actor" / "huggingface" / "model.safetensors").exists()
 
 
 def test_too_little_space_is_said_before_writing(tmp_path, monkeypatch):
