@@ -7,6 +7,7 @@ python benchmarks/evaluation.py endpoint   1,000 short prompts against a server 
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
 import sys
@@ -175,5 +176,10 @@ def _serve(queue) -> None:  # type: ignore[no-untyped-def]
 
 if __name__ == "__main__":
     chosen = {"bfcl": bfcl, "maths": maths, "endpoint": endpoint}
-    for name in sys.argv[1:] or list(chosen):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", metavar="|".join(chosen), help="default: all")
+    names = parser.parse_args().what or list(chosen)
+    if unknown := [name for name in names if name not in chosen]:
+        parser.error(f"{', '.join(unknown)}: choose from {', '.join(chosen)}")
+    for name in names:
         chosen[name]()
