@@ -45,8 +45,9 @@ def main(args: argparse.Namespace) -> int:
     ours = started(results.index[results.index["source"] == "ours"])
     _write(folder / "learning_speed.csv", _csv(_learning_speed(results, ours)))
     _write(folder / "density.csv", _csv(_densities(results, ours)))
-    _write(folder / "pocket_format.csv", _csv(_median_format(results, ours)))
-    _write(args.results / "metrics.json", json.dumps(_metrics(results, ours, verdicts), indent=1) + "\n")
+    pocket = results.ours(scale="pocket", task="tool_calling", group_size=4)
+    _write(folder / "pocket_format.csv", _csv(_median_format(results, pocket)))
+    _write(args.results / "metrics.json", json.dumps(_metrics(results, pocket, verdicts), indent=1) + "\n")
     for view, part in verdicts.groupby("view", sort=True):
         counts = part["verdict"].value_counts().sort_index()
         print(f"{view}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
@@ -85,11 +86,10 @@ def _densities(results: Results, ours: pd.DataFrame) -> pd.DataFrame:
     return table[table["density_mean"].notna()] if len(table) else pd.DataFrame(columns=["run_id", "channel"])
 
 
-def _median_format(results: Results, ours: pd.DataFrame) -> pd.DataFrame:
+def _median_format(results: Results, pocket: pd.DataFrame) -> pd.DataFrame:
     """Median format reward and density by step and method, pocket tool calling: what ``dvc plots`` draws."""
-    runs = ours[(ours["scale"] == "pocket") & (ours["task"] == "tool_calling") & (ours["group_size"] == 4)]
     tables = []
-    for method, part in runs.groupby("method", sort=True):
+    for method, part in pocket.groupby("method", sort=True):
         columns = {}
         for metric in ("reward/format", "density/format"):
             curves = results.curves(metric, part)
@@ -102,13 +102,12 @@ def _median_format(results: Results, ours: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else empty
 
 
-def _metrics(results: Results, ours: pd.DataFrame, verdicts: pd.DataFrame) -> dict[str, Any]:
+def _metrics(results: Results, pocket: pd.DataFrame, verdicts: pd.DataFrame) -> dict[str, Any]:
     """A few numbers to compare between commits (``dvc metrics show``)."""
     runs = results.index[results.index["source"] == "ours"]
     content: dict[str, Any] = {"runs": {str(name): int(count) for name, count in runs["state"].value_counts().items()}}
     for view, part in verdicts.groupby("view"):
         content[f"claims_{view}"] = {str(name): int(count) for name, count in part["verdict"].value_counts().items()}
-    pocket = ours[(ours["scale"] == "pocket") & (ours["task"] == "tool_calling") & (ours["group_size"] == 4)]
     for method, part in pocket.groupby("method", sort=True):
         table = learning_speed(results, part, "reward/format", LEVEL)
         content[f"pocket_{method}"] = {
