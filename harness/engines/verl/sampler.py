@@ -23,7 +23,7 @@ from harness.engines.verl.fields import reward_infos
 from harness.engines.verl.metrics import response_metrics
 from harness.engines.verl.naming import FAILED_GROUP, place_of
 
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.1
 TRAINING = "train"
 
 
