@@ -41,6 +41,7 @@ def plot(found: Diagnosis) -> str:
         energy.set_ylim(bottom=0)
         for axis in (density, energy):
             axis.set_xlabel("step")
+            axis.xaxis.get_major_locator().set_params(integer=True)
             axis.grid(color="#dddddd", linewidth=0.5)
             axis.spines[["top", "right"]].set_visible(False)
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5), frameon=False)
