@@ -93,7 +93,7 @@ ON_A_CPU: dict[str, tuple[str, ...]] = {
     "verl.utils.torch_functional:logprobs_from_logits_v2": ("logits", "labels"),
     "verl.utils.torch_functional:logprobs_from_logits_naive": ("logits", "labels"),
 }
-"""What the path without an accelerator relies on beside these."""
+"""What the path without an accelerator relies on beside SIGNATURES: module:name -> parameters."""
 
 
 class IncompatibleVerlError(Exception):
@@ -109,7 +109,7 @@ def installed_version() -> str | None:
 
 
 def check(signatures: Mapping[str, tuple[str, ...]] = SIGNATURES) -> str | None:
-    """None for the verified version, a warning for another version with the same signatures.
+    """None for the verified version, a warning for another version with the same ``signatures``.
 
     Raises :class:`IncompatibleVerlError` naming the first difference and the remedy.
     """

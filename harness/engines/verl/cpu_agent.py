@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +40,7 @@ class _Rows:
     """What waits to be put into one partition."""
 
     keys: list[str] = field(default_factory=list)
-    fields: list[Mapping[str, Any]] = field(default_factory=list)
+    fields: list[dict[str, Any]] = field(default_factory=list)
     tags: list[dict[str, Any]] = field(default_factory=list)
     put: asyncio.Task[None] | None = None
 
@@ -81,7 +80,7 @@ class GatheringQueue:
         for places in rows.alike():
             await transfer_queue.async_kv_batch_put(
                 keys=[rows.keys[place] for place in places],
-                fields=list_of_dict_to_tensordict([dict(rows.fields[place]) for place in places]),
+                fields=list_of_dict_to_tensordict([rows.fields[place] for place in places]),
                 tags=[rows.tags[place] for place in places],
                 partition_id=partition_id,
             )

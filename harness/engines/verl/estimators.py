@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,13 +49,13 @@ class ChannelBatch:
     infos: per row what the reward function returned beside the score.  padding [R]: rows that verl added.
     progress: share of the training that is done, 0 at the first step, 1 at the last.
     penalty: what the KL term added to each scored response's reward [N], None where the method does not see it.
-    sessions: per row the response it belongs to; only the last row of a response is scored, the others share its
-    advantage (verl's rule for trajectories of several outputs).
+    sessions: per row the response it belongs to, and which of its outputs it is; only the last is scored, the others
+    share its advantage (verl's rule for trajectories of several outputs).
     """
 
     infos: Sequence[Mapping[str, Any]]
     padding: NDArray[np.bool_]
-    sessions: Sequence[tuple[str, int]]
+    sessions: Sequence[tuple[Hashable, int]]
     progress: float = 0.0
     method: str | None = None
     result: aggregation.Aggregation | None = None
@@ -172,7 +172,7 @@ def _penalty(token_rewards: torch.Tensor, batch: ChannelBatch, rows: NDArray[np.
 def scored_rows(batch: ChannelBatch) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows that are scored [N] (the last output of each response, no padding), and for each row of the batch its
     place among them, -1 for padding."""
-    last: dict[str, tuple[int, int]] = {}
+    last: dict[Hashable, tuple[int, int]] = {}
     for row, (session, output) in enumerate(batch.sessions):
         if not batch.padding[row] and (session not in last or last[session][0] < output):
             last[session] = (output, row)

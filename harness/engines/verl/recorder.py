@@ -146,13 +146,11 @@ class Recorder:
 
         rows = [row for row, tag in enumerate(batch.tags) if not tag.get("is_padding", False)]
         rows.sort(key=lambda row: place_of(batch.keys[row]))
-        fields = ["prompts", "responses", "rm_scores", "reward_model"]
+        fields = ["prompts", "responses", "rm_scores", "reward_model", "advantages"]
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
         prompts, responses = data["prompts"].unbind(), data["responses"].unbind()
         scores, references = data["rm_scores"].unbind(), list(data["reward_model"])
-        advantages = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages"])[
-            "advantages"
-        ].unbind()
+        advantages = data["advantages"].unbind()
         infos = reward_infos(batch.keys, batch.partition_id)
         lines = []
         for row in rows:

@@ -22,6 +22,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from harness.engines.verl.estimators import ChannelBatch, channels_of_batch, is_ours, register_own_method
 from harness.engines.verl.fields import reference_kl, reward_infos, row_fields
 from harness.engines.verl.metrics import aggregation_metrics, response_metrics
+from harness.engines.verl.naming import place_of
 from harness.engines.verl.recorder import Recorder
 from harness.engines.verl.sampler import GroupSampler
 from harness.errors import UserError, nearest
@@ -99,7 +100,8 @@ class MultiRewardTrainer(PPOTrainerSync):
             if batch.fields is None:  # it was just sampled
                 tensors, self._objects = row_fields(batch.keys[0], batch.partition_id)
                 batch.fields = sorted(tensors)
-            batch.fields = [name for name in batch.fields if name not in self._objects | TRAINER_ONLY]
+            left_out = self._objects | TRAINER_ONLY
+            batch.fields = [name for name in batch.fields if name not in left_out]
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
@@ -108,7 +110,7 @@ class MultiRewardTrainer(PPOTrainerSync):
         channels = ChannelBatch(
             infos=reward_infos(batch.keys, batch.partition_id),
             padding=np.array([bool(tag.get("is_padding", False)) for tag in batch.tags]),
-            sessions=[_session(key) for key in batch.keys],
+            sessions=[((uid, session), output) for uid, session, output in map(place_of, batch.keys)],
             progress=(self.global_steps - 1) / max(self.total_training_steps - 1, 1),
         )
         with channels_of_batch(channels):
@@ -170,9 +172,3 @@ def penalties(batch: Any, channels: ChannelBatch) -> dict[str, float]:
     if channels.penalty is None or channels.rows is None:
         return {}
     return {batch.keys[row]: float(value) for row, value in zip(channels.rows, channels.penalty, strict=True)}
-
-
-def _session(key: str) -> tuple[str, int]:
-    """``{uid}_{session}_{output}`` -> (``{uid}_{session}``, output)."""
-    session, _, output = key.rpartition("_")
-    return session, int(output)
