@@ -96,7 +96,7 @@ class Progress:
         step = run.metrics.last_step()
         self._active[run.run_id] = _Active(run, self._configs[run.run_id], time.monotonic(), step)
         if self._live is None:
-            done = f", continues after step {step}" if step else ""
+            done = f", continues from its last checkpoint (it had reached step {step})" if step else ""
             self.say(f"start  {self._name(run.run_id)}{done}")
 
     def ended(self, run: Run, state: str, reason: str) -> None:
