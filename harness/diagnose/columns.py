@@ -15,7 +15,7 @@ from harness.errors import UserError, nearest
 FORMATS = ("auto", "verl", "trl", "table")
 
 _GROUPS = {
-    "verl": ("uid", "input"),
+    "verl": ("group_uid", "uid", "input"),
     "trl": ("uid", "prompt"),
     "table": (
         *("uid", "group_uid", "group_id", "group", "prompt_id", "prompt_uid", "question_id", "problem_id"),
@@ -38,6 +38,9 @@ _NO_REWARD = re.compile(
     r"|completion|response|logprobs?|log_prob|kl|reward_kl|entropy|loss|sample|generation|ts|std|mean)$",
     re.IGNORECASE,
 )
+_ROW_KEY = re.compile(r".+_\d+_\d+")
+"""What verl's default trainer calls the uid: prompt_session_output, another one for each response."""
+
 _SAMPLE_SHARE = 0.5
 
 
@@ -86,7 +89,8 @@ def find_columns(sample: Sequence[Mapping[str, Any]], choice: Choice, from_text:
         raise UserError("no row has a column; diagnose needs JSONL, CSV or parquet with one response a row")
     kind = choice.format if choice.format != "auto" else _format(names)
     cells = {name: [row[name] for row in sample if name in row] for name in names}
-    group = _named(choice.group, "--group", names) or _first(_GROUPS[kind], names) or _first(_GROUPS["table"], names)
+    candidates = [name for name in _GROUPS[kind] if not (name == "uid" and "input" in names and _row_keys(cells))]
+    group = _named(choice.group, "--group", names) or _first(candidates, names) or _first(_GROUPS["table"], names)
     if group is None:
         raise UserError(
             f"no column says which group a response is in (looked for {', '.join(_GROUPS['table'])}); "
@@ -123,6 +127,12 @@ def find_columns(sample: Sequence[Mapping[str, Any]], choice: Choice, from_text:
             f"name the reward columns with --channels; columns: {', '.join(names)}"
         )
     return Columns(kind, group, found, step, attempt, length, advantage, not_taken)
+
+
+def _row_keys(cells: Mapping[str, Sequence[Any]]) -> bool:
+    """Whether the uids are those of responses, not of their groups."""
+    found = cells.get("uid", ())
+    return len(set(map(str, found))) == len(found) and all(_ROW_KEY.fullmatch(str(uid)) for uid in found)
 
 
 def _format(names: Sequence[str]) -> str:

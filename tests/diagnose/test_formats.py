@@ -37,6 +37,23 @@ def test_verl_dump_groups_by_prompt(tmp_path: Path) -> None:
     assert_the_batch(log)
 
 
+def test_uids_of_responses_are_no_groups(tmp_path: Path) -> None:
+    """verl's default trainer calls the key of a row its uid: prompt_session_output."""
+    records = [row | {"uid": f"{row['uid']}_{number}_0"} for number, row in enumerate(rows())]
+    log = read(jsonl(tmp_path / "1.jsonl", records))
+    assert log.columns.group == "input"
+    assert_the_batch(log)
+    log = read(jsonl(tmp_path / "2.jsonl", [row | {"group_uid": row["uid"][0]} for row in records]))
+    assert log.columns.group == "group_uid"
+    assert_the_batch(log)
+
+
+def test_uids_that_only_look_like_keys_of_responses_stay_groups(tmp_path: Path) -> None:
+    log = read(jsonl(tmp_path / "1.jsonl", [row | {"uid": f"task_{ord(row['uid'])}_0"} for row in rows()]))
+    assert log.columns.group == "uid"
+    assert_the_batch(log)
+
+
 def test_numbers_written_as_text_are_named(tmp_path: Path) -> None:
     """verl's dump writes what JSON does not know, such as a float32 of NumPy, as text."""
     path = jsonl(tmp_path / "1.jsonl", [row | {"format": str(row["format"])} for row in rows()])

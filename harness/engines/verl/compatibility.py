@@ -35,6 +35,15 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
         "timing_raw",
         "rollout_data_dir",
     ),
+    "verl.trainer.ppo.v1.trainer_base:PPOTrainer._dump_generations": (
+        "self",
+        "inputs",
+        "outputs",
+        "gts",
+        "scores",
+        "reward_extra_infos_dict",
+        "dump_path",
+    ),
     "verl.trainer.ppo.v1.trainer_base:PPOTrainer._val_metrics_update": (
         "self",
         "data_sources",

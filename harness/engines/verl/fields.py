@@ -9,6 +9,8 @@ import numpy as np
 import torch
 import transfer_queue as tq
 
+from harness.engines.verl.naming import place_of
+
 
 def reward_infos(keys: Sequence[str], partition_id: str) -> list[Mapping[str, Any]]:
     """What the reward function returned for each row beside its score, in the order of ``keys``; {} where there is
@@ -19,6 +21,18 @@ def reward_infos(keys: Sequence[str], partition_id: str) -> list[Mapping[str, An
         fields = getattr(item, "data", item)
         infos.append(fields.get("reward_extra_info", {}) if isinstance(fields, Mapping) else {})
     return infos
+
+
+def rollout_columns(infos: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """What verl's rollout files lack, a column each: the group of a row, and all that the reward function returned
+    beside the score; None where a row has none of it. infos: row key -> what was returned, in the order of the rows."""
+    names = dict.fromkeys(name for info in infos.values() for name in info if name not in ("score", "uid"))
+    plain = [
+        {name: value.item() if hasattr(value, "item") else value for name, value in info.items()}
+        for info in infos.values()
+    ]
+    columns = {name: [info.get(name) for info in plain] for name in names}
+    return {"group_uid": [place_of(key)[0] for key in infos], **columns}
 
 
 def row_fields(key: str, partition_id: str) -> tuple[set[str], set[str]]:

@@ -12,6 +12,7 @@ also handed to the run store (:mod:`harness.engines.verl.recorder`).
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from verl.trainer.ppo.v1 import trainer_base
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from harness.engines.verl.estimators import ChannelBatch, channels_of_batch, is_ours, register_own_method
-from harness.engines.verl.fields import reference_kl, reward_infos, row_fields
+from harness.engines.verl.fields import reference_kl, reward_infos, rollout_columns, row_fields
 from harness.engines.verl.metrics import aggregation_metrics, response_metrics
 from harness.engines.verl.naming import place_of
 from harness.engines.verl.recorder import Recorder
@@ -47,6 +48,7 @@ class MultiRewardTrainer(PPOTrainerSync):
         self.ours = is_ours(ADV_ESTIMATOR_REGISTRY.get(str(config.algorithm.adv_estimator)))
         self.recorder = Recorder.of(config)
         self._objects: set[str] = set()
+        self._returned: dict[str, Mapping[str, Any]] = {}
         self._candidates: int | None = None
         if isinstance(self.replay_buffer, GroupSampler):
             self._candidates = self.replay_buffer.candidates
@@ -152,7 +154,24 @@ class MultiRewardTrainer(PPOTrainerSync):
 
     def _log_rollout_data(self, batch: Any, timing_raw: dict[str, float], rollout_data_dir: str) -> None:
         if self.recorder is None:
+            self._returned = dict(zip(batch.keys, reward_infos(batch.keys, batch.partition_id), strict=True))
             super()._log_rollout_data(batch, timing_raw, rollout_data_dir)
+
+    def _dump_generations(
+        self,
+        inputs: list[str],
+        outputs: list[str],
+        gts: list[Any],
+        scores: list[float],
+        reward_extra_infos_dict: dict[str, list[Any]],
+        dump_path: str,
+    ) -> None:
+        """Rollouts with the group and each reward: of those verl writes the sum alone, and a uid for each response."""
+        keys = reward_extra_infos_dict.get("uid", [])
+        if keys and all(key in self._returned for key in keys):  # rollouts, not an evaluation
+            added = rollout_columns({key: self._returned[key] for key in keys})
+            reward_extra_infos_dict = {**added, **reward_extra_infos_dict}
+        super()._dump_generations(inputs, outputs, gts, scores, reward_extra_infos_dict, dump_path)
 
     def _save_checkpoint(self) -> None:
         if self.recorder is not None:

@@ -86,3 +86,32 @@ def test_an_attempt_first_makes_the_export_that_was_killed(tmp_path, monkeypatch
         assert made == [(step, {"keep": keep, "final": final, "own_tokenizer": False}), "prune"]
         assert trainer.config.trainer.val_before_train is False
         made.clear()
+
+
+def test_rollouts_of_a_plain_user_hold_group_and_rewards_and_evaluations_stay_verls(monkeypatch):
+    from harness.engines.verl import plugin
+
+    plugin.ensure_registered()
+    import numpy as np
+
+    from harness.engines.verl import trainer as module
+
+    written = []
+    monkeypatch.setattr(module.PPOTrainerSync, "_dump_generations", lambda self, *given: written.append(given[4]))
+    monkeypatch.setattr(
+        module.PPOTrainerSync,
+        "_log_rollout_data",
+        lambda self, batch, timing, folder: self._dump_generations([], [], [], [], {"uid": batch.keys[::-1]}, folder),
+    )
+    infos = [{"score": 1.5, "format": np.float32(0.5)}, {"score": 1.0, "format": None, "note": "cut"}]
+    monkeypatch.setattr(module, "reward_infos", lambda keys, partition_id: infos)
+    trainer = module.MultiRewardTrainer.__new__(module.MultiRewardTrainer)
+    trainer.recorder, trainer._returned = None, {}
+    trainer._dump_generations([], [], [], [], {"uid": ["v_0_0"], "acc": [1]}, "folder")
+    trainer._log_rollout_data(SimpleNamespace(keys=["a_0_0", "a_1_0"], partition_id="train"), {}, "folder")
+    trainer._dump_generations([], [], [], [], {"acc": [1]}, "folder")
+    assert written == [
+        {"uid": ["v_0_0"], "acc": [1]},
+        {"group_uid": ["a", "a"], "format": [None, 0.5], "note": ["cut", None], "uid": ["a_1_0", "a_0_0"]},
+        {"acc": [1]},
+    ]
