@@ -4,6 +4,7 @@ idle cores (Ray, eight imports of torch), so each run is looked at from all side
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import numpy as np
@@ -23,6 +24,9 @@ from verl_cases import (
 )
 
 from harness import aggregation
+from harness.diagnose.columns import Choice
+from harness.diagnose.reading import read_log
+from harness.diagnose.report import diagnose
 from harness.engines.verl.estimators import SUMMED_REWARD_METHODS
 from harness.store import Run
 from harness.store.lock import read_owner
@@ -172,6 +176,11 @@ def test_a_plain_user_of_verl_needs_two_settings(tmp_path):
     assert result.returncode == 0, (result.stdout[-3000:], result.stderr[-3000:])
     assert len(steps) == 2, result.stdout[-3000:]
     assert all(f"weight/{name}:" in line for line in steps for name in CHANNELS)
+    log = read_log([tmp_path / "rollouts"], Choice())
+    assert (log.columns.group, log.columns.channels, log.warnings) == ("group_uid", tuple(CHANNELS), [])
+    found = [float(re.search(r"density/format:([\d.]+)", line)[1]) for line in steps]
+    report = diagnose(log, methods=["gdpo"])
+    assert [step.channels["format"].density for step in report.steps] == pytest.approx(found)
 
 
 @pytest.mark.slow

@@ -139,6 +139,7 @@ def run_plain(folder: Path, keys: str, estimator: str = "dara_asym") -> subproce
             f"+algorithm.reward_keys={keys}",
             f"toy={folder}",
             f"hydra.run.dir={folder / 'hydra'}",
+            f"trainer.rollout_data_dir={folder / 'rollouts'}",
         ],
         timeout=SECONDS,
         VERL_PLATFORM="cpu",
